@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.hpp"
+#include "host/sys/secret.hpp"
+
+namespace lumelift {
+
+/// What the composition root found out once: nothing below it reads the environment.
+struct Context {
+  Console& console;
+  std::filesystem::path state_dir;   ///< journal and locks
+  std::filesystem::path home;        ///< of the user
+  std::filesystem::path libexec;     ///< folder with liblumelift-metal.dylib and lumelift-probe
+  std::filesystem::path templates;   ///< folder with profiles and skeletons
+};
+
+/// How to log in to a guest; shared by all commands that do.
+struct LoginOptions {
+  std::string user = "lume";
+  int port = 22;
+  std::optional<sys::Secret> password;
+  std::optional<std::filesystem::path> key_file;
+  std::optional<sys::Secret> passphrase;
+  bool use_agent = false;
+  bool default_keys = true;
+};
+
+/// One function per subcommand; each returns the exit status of the process and throws Error for failures.
+
+struct InspectOptions {
+  std::vector<std::string> files;
+};
+[[nodiscard]] int run_inspect(Context& context, const InspectOptions& options);
+
+struct ReportOptions {
+  std::vector<std::string> inputs;   ///< files or folders
+  std::string format = "text";       ///< text, json, csv, markdown, html
+  std::optional<std::string> output; ///< file for csv/markdown/html; stdout when absent
+  double spread_flag = 0.05;         ///< (max - min) / median above which a row is flagged
+};
+[[nodiscard]] int run_report(Context& context, const ReportOptions& options);
+
+}  // namespace lumelift

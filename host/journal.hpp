@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/sys/file.hpp"
+#include "host/sys/time.hpp"
+
+namespace lumelift {
+
+using RunId = std::int64_t;
+
+/// Where a recorded step stands. `intended`: the effect may or may not have happened; only looking tells.
+enum class StepState { intended, done, undone, kept };
+/// `open`: applying, or left by a crash; `committed`: proved; `undoing`: rollback began; `undone`: nothing of it is left;
+/// `partial`: rollback ended but left something (kept or unreachable).
+enum class RunState { open, committed, undoing, undone, partial };
+[[nodiscard]] const char* shown(StepState state);
+[[nodiscard]] const char* shown(RunState state);
+
+/// One recorded step: `body` is its JSON (see cli/plan), opaque here.
+struct StepRecord {
+  RunId run = 0;
+  int position = 0;
+  std::string body;
+  StepState state = StepState::intended;
+  std::int64_t changed_at = 0;  ///< wall seconds of the last state change
+};
+
+struct RunRecord {
+  RunId id = 0;
+  std::string vm;       ///< as lume stores it
+  std::string command;  ///< "unlock"
+  RunState state = RunState::open;
+  std::int64_t started_at = 0, ended_at = 0;  ///< wall seconds; 0 while open
+  std::string summary;  ///< JSON of the report; empty until committed
+};
+
+/// A VM's hold on a shared resource, with the value the resource is to have once nobody holds it.
+struct Claim {
+  std::string resource, vm;
+  std::string before;  ///< JSON
+  std::int64_t since = 0;  ///< wall seconds when the resource got its claimed value
+};
+
+/// A pinned SSH host key of one VM.
+struct Pin {
+  std::string vm, fingerprint;
+  std::int64_t since = 0;
+};
+
+/// The durable order of intents, claims on shared resources, rollback order, history and host-key pins: one SQLite
+/// database, `journal.sqlite` in the state folder (0700, files 0600), synchronous=FULL (fullfsync on macOS). Everything is
+/// on disk when a call returns. Does not know what a step means. Blocks up to 10 s on another writer.
+/// Throws Error: "state-folder-unusable", "journal-unreadable" (corrupt; names the file and how to go on),
+/// "journal-newer" (made by a newer lumelift), "journal-busy" (busy), "journal-full".
+class Journal {
+ public:
+  enum class Access { read, write };
+  /// With Access::read a missing database is an empty one and nothing is created.
+  Journal(const sys::fs::path& folder, Access access);
+  ~Journal();
+  Journal(Journal&&) noexcept;
+
+  /// Locks: held for as long as the returned object lives.
+  [[nodiscard]] sys::FileLock lock_vm(const std::string& vm, std::string_view purpose, const sys::Deadline& deadline) const;
+  [[nodiscard]] sys::FileLock lock_preference(std::string_view purpose, const sys::Deadline& deadline) const;
+
+  /// Runs.
+  [[nodiscard]] RunId begin(const std::string& vm, const std::string& command);
+  void set_run(RunId run, RunState state, const std::string& summary = {});
+  /// Runs of `vm` of which something may be left (open, committed, undoing, partial), oldest first; all VMs when empty.
+  [[nodiscard]] std::vector<RunRecord> live_runs(const std::string& vm = {}) const;
+  [[nodiscard]] std::vector<RunRecord> history(const std::string& vm = {}) const;
+
+  /// Steps. intend() is committed before it returns: only then may the effect happen. `claim` records, in the same
+  /// transaction, this VM's hold on a shared resource.
+  [[nodiscard]] int intend(RunId run, const std::string& body, const std::optional<Claim>& claim = std::nullopt);
+  void mark(RunId run, int position, StepState state);
+  [[nodiscard]] std::vector<StepRecord> steps(RunId run) const;
+
+  /// Claims.
+  [[nodiscard]] std::vector<Claim> claims(const std::string& resource) const;
+  void release(const std::string& resource, const std::string& vm);
+
+  /// Host keys. pin() replaces.
+  [[nodiscard]] std::optional<Pin> pin(const std::string& vm) const;
+  [[nodiscard]] std::vector<Pin> pins() const;
+  void set_pin(const std::string& vm, const std::string& fingerprint);
+  void remove_pin(const std::string& vm);
+
+ private:
+  struct Db;
+  std::unique_ptr<Db> db_;
+  sys::fs::path folder_;
+};
+
+}  // namespace lumelift

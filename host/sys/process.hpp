@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "host/sys/time.hpp"
+
+namespace lumelift::sys {
+
+/// A program to run on this host, found through PATH, never through a shell.
+struct Command {
+  std::vector<std::string> argv;
+  std::vector<std::pair<std::string, std::string>> env = {};  ///< set on top of our own environment
+  std::string input = {};                                     ///< fed to standard input, which is then closed
+  std::size_t output_cap = 4u << 20;                          ///< bytes kept of each stream; the rest is drained and dropped
+};
+
+/// How a child ended. Exactly one of `status`, `signal` and `timed_out` says so.
+struct Outcome {
+  std::optional<int> status;
+  std::optional<int> signal;
+  bool timed_out = false;
+  bool truncated = false;  ///< a stream was longer than the cap
+  std::string out, err;
+  Milliseconds elapsed{0};
+
+  [[nodiscard]] bool ok() const { return status == 0; }
+  /// "exit status 3", "signal 9", "no answer within 10.0 s".
+  [[nodiscard]] std::string ending() const;
+};
+
+/// Runs `command` in a process group of its own, drains both streams, and reaps it. At the deadline the whole group gets
+/// SIGTERM, two seconds later SIGKILL; a grandchild that keeps a stream open does not prolong the wait. Throws Error
+/// "host-tool-missing" when the program is not there, Interrupted after killing the group.
+[[nodiscard]] Outcome run(const Command& command, const Deadline& deadline);
+
+/// Called after every run() with what was run and how it ended; for --verbose. Set once at start-up.
+using RunObserver = std::function<void(const Command&, const Outcome&)>;
+void observe_runs(RunObserver observer);
+
+/// "lume get 'my vm' --format json": for messages only.
+[[nodiscard]] std::string shown(const std::vector<std::string>& argv);
+
+}  // namespace lumelift::sys

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remote/session.hpp"
+#include "remote/transfer.hpp"
+
+namespace lumelift {
+
+/// One word for any shell the guest may have (zsh, bash, dash): single quotes, each ' as '\''. The only way foreign text gets
+/// into a command line. Throws Error "unquotable" for a NUL byte.
+[[nodiscard]] std::string quote(std::string_view word);
+[[nodiscard]] std::string quote(const std::vector<std::string>& words);  ///< joined by blanks
+
+/// What was seen of a macOS guest.
+struct GuestFacts {
+  std::string user, home, shell;
+  unsigned uid = 0;
+  std::string os, build;            ///< "26.5.2", "25F84"
+  std::string model, chip;          ///< hw.model "VirtualMac2,1", brand string "Apple M1 Ultra (Virtual)"
+  std::string identity;             ///< kern.uuid: changes when the VM is cloned or recreated
+  std::uint64_t memory = 0;         ///< bytes
+  std::uint64_t disk_free = 0;      ///< bytes available on the home volume
+  std::int64_t up_seconds = 0;      ///< since kern.boottime, by the guest's own clock
+  std::optional<bool> sip;          ///< System Integrity Protection; nothing when csrutil says neither
+  bool gui_domain = false, user_domain = false;  ///< launchctl knows gui/UID, user/UID
+  bool operator==(const GuestFacts&) const = default;
+
+  /// The domain that agents go to: "gui/501" where it exists, else "user/501".
+  [[nodiscard]] std::string domain() const;
+};
+
+/// What launchd says of one label in one domain. A label that is not known there is `unloaded`.
+struct AgentSeen {
+  bool loaded = false;
+  bool disabled = false;            ///< a disabled override stands in the domain
+  std::string path;                 ///< of the plist it was loaded from
+  std::optional<int> pid;
+  std::optional<int> last_exit;
+  std::string last_exit_text;       ///< "78: EX_CONFIG"
+  int runs = 0;
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+/// The file kinds that matter at a path.
+enum class PathKind { absent, file, folder, link, other };
+struct PathSeen {
+  PathKind kind = PathKind::absent;
+  std::optional<FileState> file;    ///< for PathKind::file
+  unsigned mode = 0;
+  unsigned owner = 0;               ///< uid
+  bool operator==(const PathSeen&) const = default;
+};
+
+/// macOS knowledge on top of one authenticated Session: facts, files, launchd, probe. Absolute tool paths, no GNU flags, every
+/// argument through quote(). Not durable beyond what each call says. Throws what Session throws, and: "guest-unreadable"
+/// (an answer that cannot be understood, quoted and capped), "guest-tool-failed", and for launchd each truth its own id:
+/// "agent-plist-refused", "agent-domain-missing" (125, 112), "agent-disabled" (119), "agent-not-loaded" (0 or 5 with nothing
+/// there), "agent-exits" (loads and ends at once; with status), "agent-path-unopenable" (78), "agent-still-loaded".
+class Guest {
+ public:
+  explicit Guest(Session& session) : session_(session) {}
+
+  /// One round trip.
+  [[nodiscard]] GuestFacts facts(const sys::Deadline& deadline);
+
+  /// What stands at each absolute path, in order; one round trip for all, hashing in the guest.
+  [[nodiscard]] std::vector<PathSeen> look(const std::vector<std::string>& paths, const sys::Deadline& deadline);
+  /// Makes one folder whose parent exists, with exactly `mode`.
+  void make_folder(const std::string& path, unsigned mode);
+  /// Removes a folder: only when empty, or with all that is in it. Refuses a link. Absent already is success.
+  enum class Remove { empty_only, with_content };
+  void remove_folder(const std::string& path, Remove how);
+  /// Removes a file or link; absent already is success.
+  void remove_file(const std::string& path);
+  /// True when the quarantine attribute is on the file.
+  [[nodiscard]] bool quarantined(const std::string& path);
+
+  /// launchd.
+  [[nodiscard]] AgentSeen agent(const std::string& domain, const std::string& label);
+  void lint_plist(const std::string& path);
+  /// Loads the plist and looks until the label is there; decides status 5, 37, 119, 125 by looking, never by number alone.
+  void bootstrap(const std::string& domain, const std::string& label, const std::string& plist, const sys::Deadline& deadline);
+  /// Unloads and waits until launchd no longer knows the label. Unknown already is success.
+  void bootout(const std::string& domain, const std::string& label, const sys::Deadline& deadline);
+  void enable(const std::string& domain, const std::string& label);
+  void disable(const std::string& domain, const std::string& label);
+
+  /// Runs a program directly, with exactly these variables added at the last exec ("env -u … NAME=… program"), so that
+  /// nothing in between can strip DYLD names.
+  [[nodiscard]] ExecResult run_program(const std::vector<std::string>& argv,
+                                       const std::vector<std::pair<std::string, std::string>>& environment,
+                                       const sys::Deadline& deadline, const ExecOptions& options = {});
+
+  /// Flushes disks and asks the guest to shut down: sudo without a password, else with `password` on standard input, else
+  /// by the login window's event. Returns how ("sudo shutdown"), or nothing when the guest would not; the reason is in `why`.
+  [[nodiscard]] std::optional<std::string> shut_down(const std::optional<sys::Secret>& password, std::string& why);
+
+ private:
+  Session& session_;
+};
+
+}  // namespace lumelift

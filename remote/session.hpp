@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/sys/fd.hpp"
+#include "host/sys/file.hpp"
+#include "host/sys/secret.hpp"
+#include "host/sys/time.hpp"
+
+struct _LIBSSH2_SESSION;
+
+namespace lumelift {
+
+/// Connects to host:port. One try of at most 5 s (a first SYN can be swallowed). Throws Error, each its own id:
+/// "guest-refused" (connection refused), "guest-silent" (no answer), "guest-blocked" (EHOSTUNREACH to a private address:
+/// most likely Local Network privacy), "guest-unreachable" (others).
+[[nodiscard]] sys::Fd connect_tcp(const std::string& host, int port, const sys::Deadline& deadline);
+
+/// What we may log in with; tried in the order key file, agent (at most two keys), password, keyboard-interactive.
+struct Credentials {
+  std::string user;
+  std::optional<sys::Secret> password;
+  std::optional<sys::fs::path> key_file;
+  std::optional<sys::Secret> passphrase;
+  bool use_agent = false;
+  std::vector<sys::fs::path> default_keys;  ///< tried silently when they exist
+};
+
+/// How a remote command ended. Exactly one of status and signal is set, or neither: the connection ended first.
+struct ExecResult {
+  std::optional<int> status;
+  std::string signal;  ///< "TERM" and the like; empty when it was not a signal
+  std::string out, err;
+  bool truncated = false;
+
+  [[nodiscard]] bool ok() const { return status == 0; }
+  /// "exit status 3", "signal TERM", "connection lost before an exit status".
+  [[nodiscard]] std::string ending() const;
+};
+
+struct ExecOptions {
+  std::string_view input = {};
+  std::size_t output_cap = 4u << 20;  ///< bytes kept of each stream; the rest is drained
+  /// Called with each piece as it comes instead of collecting it; `is_err` tells the stream.
+  std::function<void(std::string_view piece, bool is_err)> on_output = {};
+};
+
+/// One SSH connection to one guest, not authenticated until authenticate() returns. Owns the socket and the libssh2
+/// session, non-blocking inside with our own poll; one thread. Move-only. Never reconnects. Every call takes a deadline and
+/// also fails ("guest-lost") when the peer is silent for 15 s while an answer is due; closing never blocks.
+/// Throws Error: "guest-lost", "guest-timeout", "guest-kex-mismatch" (names both algorithm lists), "guest-handshake" (reset
+/// or garbage before the key exchange: worth a retry), "guest-auth-failed" (lists what was tried and what the server
+/// offers), "guest-key-unusable" (names file and reason). Throws sys::Interrupted.
+class Session {
+ public:
+  /// Key exchange on a connected socket.
+  Session(sys::Fd socket, const sys::Deadline& deadline);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  /// "SHA256:…" as ssh-keygen -l prints it. Compare with the pin before authenticate(), so that a stranger gets no password.
+  [[nodiscard]] const std::string& host_key() const;
+  void authenticate(const Credentials& credentials, const sys::Deadline& deadline);
+  /// "publickey (~/.ssh/id_ed25519)", "password": how authenticate() succeeded.
+  [[nodiscard]] const std::string& login_method() const;
+
+  /// Runs one command line in the guest's login shell. The line is built with quote() only.
+  [[nodiscard]] ExecResult exec(std::string_view command, const sys::Deadline& deadline, const ExecOptions& options = {});
+
+  /// Opens a channel for a program that is fed by write_all() and closed by finish(); for transfers.
+  class Channel;
+  [[nodiscard]] std::unique_ptr<Channel> open_exec(std::string_view command, const sys::Deadline& deadline);
+
+  /// Called after every exec with the command, how it ended and how long it took; for --verbose.
+  using Observer = std::function<void(std::string_view command, const ExecResult&, sys::Milliseconds)>;
+  void observe(Observer observer);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  friend class Transfer;
+};
+
+/// A remote program being fed. Not thread-safe; lives no longer than its Session.
+class Session::Channel {
+ public:
+  Channel(State& session, std::unique_ptr<struct ChannelHandle> handle);
+  ~Channel();
+  /// Writes all of `bytes`; the deadline is renewed by progress: it fails when nothing moved for 15 s. Throws as Session.
+  void write_all(std::span<const std::byte> bytes);
+  /// Sends end-of-file, drains output, waits for the end.
+  [[nodiscard]] ExecResult finish(const sys::Deadline& deadline);
+
+ private:
+  State& session_;
+  std::unique_ptr<struct ChannelHandle> handle_;
+};
+
+}  // namespace lumelift

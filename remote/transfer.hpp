@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/sys/file.hpp"
+#include "remote/session.hpp"
+
+namespace lumelift {
+
+/// A regular file as it stands in the guest (or is to stand there).
+struct FileState {
+  std::string sha256;      ///< 64 lower-case hex digits
+  unsigned mode = 0;       ///< permission bits
+  std::uint64_t size = 0;  ///< bytes
+  bool operator==(const FileState&) const = default;
+};
+
+/// Bytes sent so far of `total`, about ten times a second at most and once at the end.
+using Progress = std::function<void(std::uint64_t sent, std::uint64_t total)>;
+
+/// Whole-file copies into a guest. A final name holds either its former file or the complete new one, never a part:
+/// bytes go to a temporary name beside it (see part_name), are verified there by the guest's own shasum, get their mode,
+/// and are renamed. A file that is replaced is first linked to before_name(), so that putting it back is one rename and
+/// keeps its inode. Constant memory. Throws Error: "guest-disk-full" (with free and needed bytes), "transfer-corrupt" (hash
+/// differs), "transfer-unverified" (guest gave no hash), "source-changed", "guest-read-only", and what Session throws.
+class Transfer {
+ public:
+  explicit Transfer(Session& session) : session_(session) {}
+
+  /// Puts the host file `source` at absolute guest path `path`. `want` is what must stand there in the end.
+  void put_file(const sys::fs::path& source, const std::string& path, const FileState& want, const Progress& progress = {});
+  /// The same for bytes in memory.
+  void put_bytes(std::string_view content, const std::string& path, const FileState& want);
+  /// Puts the former file back from before_name(), or removes `path` when there was none. `before` is what must stand there
+  /// in the end.
+  void take_back(const std::string& path, const std::optional<FileState>& before);
+  /// Removes part_name() and, when `path` is back to its former state, before_name().
+  void tidy(const std::string& path);
+  /// Reads a guest file of at most `cap` bytes. Nothing when it does not exist.
+  [[nodiscard]] std::optional<std::string> read(const std::string& path, std::size_t cap);
+
+  /// "/d/.x.lumelift-part" and "/d/.x.lumelift-before" for "/d/x": fixed, so that a later run finds what a crash left.
+  [[nodiscard]] static std::string part_name(const std::string& path);
+  [[nodiscard]] static std::string before_name(const std::string& path);
+
+ private:
+  Session& session_;
+};
+
+}  // namespace lumelift
