@@ -1,0 +1,191 @@
+#include "cli/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/yaml_reader.hpp"
+#include "host/sys/error.hpp"
+
+namespace lumelift {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t schema = 1;
+// Largest threadgroup memory that a profile may claim. Apple's tables give 32 KiB for every family; the published profile
+// claims 64 KiB. More has no precedent and would let a program size buffers that no device has.
+constexpr std::uint64_t threadgroup_most = 65536;
+constexpr std::uint64_t working_set_most = 1ull << 50;
+
+/// Text that must be fit for a file name and a launchd label.
+std::string identifier(const YamlValue& value, std::string_view allowed, std::size_t most, std::string_view what) {
+  const std::string text = value.string();
+  if (text.empty() || text.size() > most || text.find_first_not_of(allowed) != std::string::npos || text.front() == '.' ||
+      text.front() == '-') {
+    throw value.problem(fmt::format("{} must be 1 to {} characters of {} and begin with a letter or digit", what, most, allowed));
+  }
+  return text;
+}
+
+constexpr std::string_view name_characters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+constexpr std::string_view label_characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+/// A path in the guest: no ".." and no control characters, so that it stays where it says.
+std::string guest_path(const YamlValue& value, bool relative_allowed) {
+  const std::string text = value.string();
+  const bool home = text.starts_with("~/");
+  const bool absolute = text.starts_with("/");
+  if (text.empty() || text == "~" || text == "/" || (text.front() == '~' && !home)) {
+    throw value.problem("a path in the guest is needed here: absolute, or beginning with ~/");
+  }
+  if (!absolute && !home && !relative_allowed) {
+    throw value.problem("an absolute path in the guest, or one beginning with ~/, is needed here");
+  }
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+    throw value.problem("a path must not hold control characters");
+  }
+  const fs::path path(text);
+  for (const auto& part : path) {
+    if (part == "..") { throw value.problem("a path in the guest must not hold '..'"); }
+    if (part.string().size() > 200) { throw value.problem("a name in this path is longer than 200 bytes"); }
+  }
+  return path.lexically_normal().string();
+}
+
+fs::path host_path(const YamlValue& value, const fs::path& base) {
+  const std::string text = value.string();
+  if (text.empty()) { throw value.problem("a file or folder of this Mac is needed here"); }
+  const fs::path path = fs::path(text).is_absolute() ? fs::path(text) : base / text;
+  std::error_code fault;
+  const fs::file_status status = fs::status(path, fault);
+  if (!fs::exists(status)) { throw value.problem(fmt::format("'{}' does not exist", path.lexically_normal().string())); }
+  if (!fs::is_regular_file(status) && !fs::is_directory(status)) {
+    throw value.problem(fmt::format("'{}' is neither a file nor a folder", path.lexically_normal().string()));
+  }
+  return path.lexically_normal();
+}
+
+void read_environment(const YamlValue& map, Workload& workload) {
+  for (const auto& [key, value] : map.entries()) {
+    const std::string name = key.string();
+    const bool shape = !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
+                       std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+    if (!shape) { throw key.problem(fmt::format("'{}' is not the name of an environment variable", name)); }
+    if (name.starts_with("DYLD_") || name.starts_with("LUMELIFT_") || name.starts_with("LUME_METAL_")) {
+      throw key.problem(fmt::format("'{}' is set by lumelift itself; the profile says what the library answers", name));
+    }
+    workload.environment.emplace_back(name, value.text());
+  }
+}
+
+void read_executable(const YamlValue& value, const fs::path& base, Workload& workload) {
+  if (value.is_scalar()) {
+    workload.executable = guest_path(value, false);
+    return;
+  }
+  value.expect_keys({"host", "guest"});
+  const auto host = value.find("host");
+  const auto guest = value.find("guest");
+  if (!host) {
+    workload.executable = guest_path(value.at("guest"), false);
+    return;
+  }
+  const fs::path from = host_path(*host, base);
+  if (fs::is_directory(from)) {
+    if (!guest) { throw value.problem("for a folder, 'guest' must name the program in it, such as bin/llama-server"); }
+    workload.executable = guest_path(*guest, true);
+    workload.files.push_back({from, "."});
+    return;
+  }
+  workload.executable = guest ? guest_path(*guest, true) : from.filename().string();
+  workload.files.push_back({from, workload.executable});
+}
+
+void read_files(const YamlValue& list, const fs::path& base, Workload& workload) {
+  for (const YamlValue& item : list.items()) {
+    item.expect_keys({"from", "to"});
+    const YamlValue source = item.at("from");
+    FileCopy copy;
+    copy.from = host_path(source, base);
+    const auto to = item.find("to");
+    copy.to = to ? guest_path(*to, true) : copy.from.filename().string();
+    const bool taken = std::any_of(workload.files.begin(), workload.files.end(), [&](const FileCopy& other) { return other.to == copy.to; });
+    if (taken) { throw item.problem(fmt::format("two files go to '{}'", copy.to)); }
+    workload.files.push_back(std::move(copy));
+  }
+}
+
+std::string profile_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code fault;
+  for (const auto& entry : fs::directory_iterator(folder, fault)) {
+    if (entry.path().extension() == ".yaml") { names.push_back(entry.path().stem().string()); }
+  }
+  std::sort(names.begin(), names.end());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Profile load_profile(const std::string& name_or_file, const fs::path& templates) {
+  const bool is_file = name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yaml") || name_or_file.ends_with(".yml");
+  const fs::path folder = templates / "profiles";
+  const fs::path file = is_file ? fs::path(name_or_file) : folder / (name_or_file + ".yaml");
+  std::error_code fault;
+  if (!is_file && !fs::exists(file, fault)) {
+    throw Error(ErrorKind::usage, "profile-unknown", fmt::format("there is no profile named '{}'", name_or_file))
+        .note("profiles here: " + profile_names(folder))
+        .fix("name one of these, or a file (with a '/' or ending in .yaml)");
+  }
+  const YamlValue top = YamlValue::load(file, "profile-invalid");
+  top.expect_schema(schema);
+  top.expect_keys({"schema", "name", "description", "apple_family_max", "threadgroup_memory", "working_set"});
+  Profile profile;
+  profile.name = identifier(top.at("name"), name_characters, 64, "a profile's name");
+  if (const auto text = top.find("description")) { (void)text->text(); }
+  profile.apple_family_max = static_cast<int>(top.at("apple_family_max").number(1001, 1009));
+  const auto memory = top.find("threadgroup_memory");
+  profile.threadgroup_memory = memory ? memory->number(0, threadgroup_most) : 0;
+  const auto set = top.find("working_set");
+  profile.working_set = set ? set->number(0, working_set_most) : 0;
+  return profile;
+}
+
+std::vector<std::pair<std::string, std::string>> profile_environment(const Profile& profile) {
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"LUME_METAL_APPLE_FAMILY_MAX", std::to_string(profile.apple_family_max)},
+      {"LUME_METAL_MAX_THREADGROUP_MEMORY", std::to_string(profile.threadgroup_memory)}};
+  if (profile.working_set != 0) { out.emplace_back("LUME_METAL_RECOMMENDED_WORKING_SET_SIZE", std::to_string(profile.working_set)); }
+  return out;
+}
+
+Workload load_workload(const fs::path& file) {
+  const YamlValue top = YamlValue::load(file, "workload-invalid");
+  top.expect_schema(schema);
+  top.expect_keys({"schema", "name", "label", "executable", "arguments", "environment", "working_directory", "logs", "keep_alive",
+                   "inherit", "files"});
+  const fs::path base = file.parent_path().empty() ? fs::path(".") : file.parent_path();
+  Workload workload;
+  workload.name = identifier(top.at("name"), name_characters, 64, "a workload's name");
+  const auto label = top.find("label");
+  workload.label = label ? identifier(*label, label_characters, 128, "a label") : "io.lumelift." + workload.name;
+  read_executable(top.at("executable"), base, workload);
+  if (const auto files = top.find("files")) { read_files(*files, base, workload); }
+  if (const auto arguments = top.find("arguments")) {
+    for (const YamlValue& argument : arguments->items()) { workload.arguments.push_back(argument.text()); }
+  }
+  if (const auto environment = top.find("environment")) { read_environment(*environment, workload); }
+  if (const auto folder = top.find("working_directory")) { workload.working_directory = guest_path(*folder, true); }
+  if (const auto logs = top.find("logs")) {
+    logs->expect_keys({"stdout", "stderr"});
+    if (const auto out = logs->find("stdout")) { workload.stdout_log = guest_path(*out, false); }
+    if (const auto err = logs->find("stderr")) { workload.stderr_log = guest_path(*err, false); }
+  }
+  if (const auto keep = top.find("keep_alive")) { workload.keep_alive = keep->boolean(); }
+  if (const auto inherit = top.find("inherit")) { workload.inherit = inherit->boolean(); }
+  return workload;
+}
+
+}  // namespace lumelift

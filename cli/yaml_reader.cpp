@@ -1,0 +1,220 @@
+#include "cli/yaml_reader.hpp"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "host/sys/file.hpp"
+
+namespace lumelift {
+namespace {
+
+constexpr std::size_t file_cap = 1u << 20;
+
+/// True for a plain scalar that YAML 1.1 or 1.2 resolves to null or a boolean.
+bool reads_as_word(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  static const std::set<std::string> words = {"", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"};
+  return words.contains(text);
+}
+
+/// True for a plain scalar that some YAML version resolves to a number: decimal, octal, hexadecimal, real, sexagesimal.
+bool reads_as_number(std::string_view text) {
+  if (!text.empty() && (text.front() == '+' || text.front() == '-')) { text.remove_prefix(1); }
+  if (text.empty()) { return false; }
+  if (text == ".inf" || text == ".Inf" || text == ".INF" || text == ".nan" || text == ".NaN" || text == ".NAN") { return true; }
+  const bool digit_first = text.front() >= '0' && text.front() <= '9';
+  const bool dot_digit = text.front() == '.' && text.size() > 1 && text[1] >= '0' && text[1] <= '9';
+  if (!digit_first && !dot_digit) { return false; }
+  if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'o' || text[1] == 'b')) {
+    return text.find_first_not_of("0123456789abcdefABCDEF_", 2) == std::string_view::npos;
+  }
+  const auto exponent = text.find_first_of("eE");
+  if (exponent != std::string_view::npos) {
+    std::string_view power = text.substr(exponent + 1);
+    if (!power.empty() && (power.front() == '+' || power.front() == '-')) { power.remove_prefix(1); }
+    if (power.empty() || power.find_first_not_of("0123456789") != std::string_view::npos) { return false; }
+    text = text.substr(0, exponent);
+  }
+  const auto dots = std::count(text.begin(), text.end(), '.');
+  return dots <= 1 && text.find_first_not_of("0123456789_.:") == std::string_view::npos;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0u);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const auto& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+struct YamlValue::Impl {
+  YAML::Node node;
+  std::string file, error_id;
+  int line = 0, column = 0;  // from zero, as the parser counts
+};
+
+YamlValue YamlValue::parse(std::string_view text, std::string name, std::string error_id) {
+  auto impl = std::make_shared<Impl>();
+  impl->file = std::move(name);
+  impl->error_id = std::move(error_id);
+  const YamlValue start(impl);
+  if (text.starts_with("\xef\xbb\xbf")) { text.remove_prefix(3); }
+  if (text.find('\0') != std::string_view::npos) { throw start.problem("the file holds a NUL byte; it is not a YAML text"); }
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.empty() || documents[0].IsNull()) { throw start.problem("the file is empty"); }
+    if (documents.size() > 1) { throw start.problem("the file holds more than one document"); }
+    impl->node = documents[0];
+  } catch (const YAML::Exception& e) {
+    impl->line = e.mark.is_null() ? 0 : e.mark.line;
+    impl->column = e.mark.is_null() ? 0 : e.mark.column;
+    throw start.problem(e.msg);
+  }
+  return start;
+}
+
+YamlValue YamlValue::load(const std::filesystem::path& file, std::string error_id) {
+  return parse(sys::read_file(file, file_cap), file.string(), std::move(error_id));
+}
+
+YamlValue YamlValue::wrap(const void* node, int fallback_line, int fallback_column) const {
+  auto impl = std::make_shared<Impl>();
+  impl->node = *static_cast<const YAML::Node*>(node);
+  impl->file = impl_->file;
+  impl->error_id = impl_->error_id;
+  const YAML::Mark mark = impl->node.Mark();
+  impl->line = mark.is_null() ? fallback_line : mark.line;
+  impl->column = mark.is_null() ? fallback_column : mark.column;
+  return YamlValue(impl);
+}
+
+Error YamlValue::problem(std::string_view message) const {
+  return Error(ErrorKind::usage, impl_->error_id,
+               fmt::format("{}:{}:{}: {}", impl_->file, impl_->line + 1, impl_->column + 1, message));
+}
+
+bool YamlValue::is_map() const { return impl_->node.IsMap(); }
+bool YamlValue::is_list() const { return impl_->node.IsSequence(); }
+bool YamlValue::is_scalar() const { return impl_->node.IsScalar(); }
+
+std::vector<YamlValue> YamlValue::items() const {
+  if (!is_list()) { throw problem("a list is needed here"); }
+  std::vector<YamlValue> out;
+  for (const auto& item : impl_->node) { out.push_back(wrap(&static_cast<const YAML::Node&>(item), impl_->line, impl_->column)); }
+  return out;
+}
+
+std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
+  if (!is_map()) { throw problem("a mapping is needed here"); }
+  std::vector<std::pair<YamlValue, YamlValue>> out;
+  std::set<std::string> seen;
+  for (const auto& entry : impl_->node) {
+    const YamlValue key = wrap(&entry.first, impl_->line, impl_->column);
+    if (!key.is_scalar()) { throw key.problem("a key must be plain text"); }
+    if (!seen.insert(entry.first.Scalar()).second) {
+      throw key.problem(fmt::format("the key '{}' stands twice", entry.first.Scalar()));
+    }
+    out.emplace_back(key, wrap(&entry.second, key.impl_->line, key.impl_->column));
+  }
+  return out;
+}
+
+void YamlValue::expect_keys(std::initializer_list<std::string_view> known) const {
+  for (const auto& [key, value] : entries()) {
+    const std::string name = key.impl_->node.Scalar();
+    if (std::find(known.begin(), known.end(), name) != known.end()) { continue; }
+    const std::vector<std::string> candidates(known.begin(), known.end());
+    const auto meant = nearest(name, candidates);
+    throw key.problem(meant ? fmt::format("unknown key '{}'; did you mean '{}'?", name, *meant)
+                            : fmt::format("unknown key '{}'; known here: {}", name, fmt::join(candidates, ", ")));
+  }
+}
+
+std::optional<YamlValue> YamlValue::find(std::string_view key) const {
+  for (const auto& [name, value] : entries()) {
+    if (name.impl_->node.Scalar() == key) { return value; }
+  }
+  return std::nullopt;
+}
+
+YamlValue YamlValue::at(std::string_view key) const {
+  if (auto value = find(key)) { return *value; }
+  throw problem(fmt::format("the key '{}' is missing", key));
+}
+
+std::string YamlValue::string() const {
+  if (is_scalar() && impl_->node.Tag() != "!" && reads_as_number(impl_->node.Scalar())) {
+    throw problem(fmt::format("a string is needed here, and YAML reads {} as a number: put it in quotes", impl_->node.Scalar()));
+  }
+  return text();
+}
+
+std::string YamlValue::text() const {
+  if (!is_scalar()) {
+    throw problem(impl_->node.IsNull() ? "a string is needed here, and there is nothing: write \"\" for an empty one"
+                                       : "a string is needed here");
+  }
+  const std::string value = impl_->node.Scalar();
+  if (impl_->node.Tag() != "!" && reads_as_word(value)) {
+    throw problem(fmt::format("a string is needed here, and YAML may read {} as a boolean or as nothing: put it in quotes", value));
+  }
+  if (value.find('\0') != std::string::npos) { throw problem("a NUL byte cannot stand in a string"); }
+  return value;
+}
+
+std::uint64_t YamlValue::number(std::uint64_t least, std::uint64_t most) const {
+  const std::string value = is_scalar() ? impl_->node.Scalar() : std::string();
+  std::uint64_t out = 0;
+  const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), out);
+  const bool plain = is_scalar() && impl_->node.Tag() != "!" && fault == std::errc{} && end == value.data() + value.size() &&
+                     !value.empty() && (value.size() == 1 || value.front() != '0');
+  if (!plain || out < least || out > most) {
+    throw problem(fmt::format("a whole number from {} to {} is needed here{}", least, most,
+                              value.empty() ? "" : fmt::format(", not {}", value)));
+  }
+  return out;
+}
+
+bool YamlValue::boolean() const {
+  const std::string value = is_scalar() && impl_->node.Tag() != "!" ? impl_->node.Scalar() : std::string();
+  if (value == "true") { return true; }
+  if (value == "false") { return false; }
+  throw problem("true or false is needed here, without quotes");
+}
+
+void YamlValue::expect_schema(std::uint64_t supported) const {
+  if (!is_map()) { throw problem("a mapping with the key 'schema' is needed at the top of the file"); }
+  const YamlValue schema = at("schema");
+  if (schema.number(0, 1'000'000) != supported) {
+    throw schema.problem(fmt::format("this lumelift reads schema {}, and the file says {}", supported, schema.impl_->node.Scalar()));
+  }
+}
+
+}  // namespace lumelift
