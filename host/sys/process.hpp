@@ -16,7 +16,7 @@ namespace lumelift::sys {
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> env = {};  ///< set on top of our own environment
-  std::string input = {};                                     ///< fed to standard input, which is then closed
+  std::string input = {};  ///< fed to standard input, which is then closed; needs arm_signals() (SIGPIPE)
   std::size_t output_cap = 4u << 20;                          ///< bytes kept of each stream; the rest is drained and dropped
 };
 
@@ -35,7 +35,8 @@ struct Outcome {
 };
 
 /// Runs `command` in a process group of its own, drains both streams, and reaps it. At the deadline the whole group gets
-/// SIGTERM, two seconds later SIGKILL; a grandchild that keeps a stream open does not prolong the wait. Throws Error
+/// SIGTERM, two seconds later SIGKILL; a grandchild that keeps a stream open does not prolong the wait. After an ordinary
+/// end the rest of the group is left alone: `lume run --detach` leaves the VM there. Throws Error
 /// "host-tool-missing" when the program is not there, Interrupted after killing the group.
 [[nodiscard]] Outcome run(const Command& command, const Deadline& deadline);
 

@@ -1,0 +1,282 @@
+#include "host/sys/process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "host/sys/error.hpp"
+#include "host/sys/fd.hpp"
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace lumelift::sys {
+namespace {
+
+/// A child that ignores SIGTERM is given this long before SIGKILL.
+constexpr Milliseconds term_grace{2000};
+/// How often an open stream is left to see whether the child has ended under it.
+constexpr Milliseconds slice{20};
+/// After the child's end its own output is already in the pipe; more can only come from a grandchild.
+constexpr Milliseconds drain_grace{200};
+
+RunObserver& observer_slot() {
+  static RunObserver observer;
+  return observer;
+}
+
+/// Our own environment with the command's additions, in a form that exec takes.
+class Environment {
+ public:
+  explicit Environment(const std::vector<std::pair<std::string, std::string>>& additions) {
+    for (const auto& [name, value] : additions) texts_.push_back(name + "=" + value);
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view text(*entry);
+      const std::string_view name = text.substr(0, text.find('='));
+      const bool replaced =
+          std::any_of(additions.begin(), additions.end(), [&](const auto& addition) { return addition.first == name; });
+      if (!replaced) texts_.emplace_back(text);
+    }
+    for (auto& text : texts_) pointers_.push_back(text.data());
+    pointers_.push_back(nullptr);
+  }
+  [[nodiscard]] char** data() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+/// posix_spawn's two option objects, with the setup that every child of ours gets.
+class SpawnSetup {
+ public:
+  SpawnSetup(int in, int out, int err) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+    if (in < 0) {
+      posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    } else {
+      posix_spawn_file_actions_adddup2(&actions_, in, 0);
+    }
+    posix_spawn_file_actions_adddup2(&actions_, out, 1);
+    posix_spawn_file_actions_adddup2(&actions_, err, 2);
+    sigset_t none, pipe;
+    sigemptyset(&none);
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &pipe);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnSetup() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSetup(const SpawnSetup&) = delete;
+  SpawnSetup& operator=(const SpawnSetup&) = delete;
+
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+[[noreturn]] void cannot_start(const Command& command, int error) {
+  const std::string& program = command.argv.front();
+  if (error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR) {
+    throw Error(ErrorKind::failed, "host-tool-missing", fmt::format("cannot run `{}`: {}", program, std::strerror(error)))
+        .fix(fmt::format("install `{}` or put its folder on PATH", program));
+  }
+  throw Error(ErrorKind::failed, "host-no-process", fmt::format("cannot start `{}`: {}", program, std::strerror(error)))
+      .fix("the system has no room for another process: end some, then try again");
+}
+
+/// One running child with its streams. Whatever happens, it is reaped.
+class Child {
+ public:
+  Child(const Command& command, Outcome& outcome) : command_(command), outcome_(outcome) { spawn(); }
+  ~Child() {
+    if (pid_ <= 0) return;
+    ::kill(-pid_, SIGKILL);
+    reap();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// True once the child is a zombie. It is left one for now: that keeps its group's number from being reused.
+  [[nodiscard]] bool ended() const {
+    siginfo_t info{};
+    while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+      if (errno != EINTR) return true;
+    }
+    return info.si_pid == pid_;
+  }
+
+  /// Moves bytes for at most `wait`; returns sooner when something happened.
+  void pump(Milliseconds wait) {
+    std::array<pollfd, 4> fds{{{out_.get(), POLLIN, 0},
+                               {err_.get(), POLLIN, 0},
+                               {in_.get(), POLLOUT, 0},
+                               {interrupt_fd(), POLLIN, 0}}};
+    if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) <= 0) return;
+    if (fds[0].revents != 0) take(out_, outcome_.out);
+    if (fds[1].revents != 0) take(err_, outcome_.err);
+    if (fds[2].revents != 0) feed();
+  }
+
+  [[nodiscard]] bool streams_open() const { return out_ || err_; }
+
+  /// Takes what the streams hold now, without waiting for a grandchild that keeps them open.
+  void drain() {
+    const Deadline end = Deadline::in(drain_grace);
+    while (out_ && !end.expired() && take(out_, outcome_.out)) {}
+    while (err_ && !end.expired() && take(err_, outcome_.err)) {}
+  }
+
+  /// Ends the whole group: SIGTERM, then SIGKILL for what is left.
+  void end_group() {
+    ::kill(-pid_, SIGTERM);
+    const Deadline end = Deadline::in(term_grace);
+    in_.reset();
+    while (!ended() && !end.expired()) {
+      std::array<pollfd, 2> fds{{{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
+      ::poll(fds.data(), fds.size(), streams_open() ? static_cast<int>(slice.count()) : 1);
+      if (fds[0].revents != 0) take(out_, outcome_.out);
+      if (fds[1].revents != 0) take(err_, outcome_.err);
+    }
+    ::kill(-pid_, SIGKILL);
+  }
+
+  int reap() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  void spawn() {
+    Pipe out = make_pipe(), err = make_pipe(), in;
+    if (!command_.input.empty()) in = make_pipe();
+    for (const int fd : {out.read.get(), err.read.get(), in.write.get()}) {
+      if (fd >= 0) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+    const SpawnSetup setup(in.read.get(), out.write.get(), err.write.get());
+    Environment environment(command_.env);
+    std::vector<char*> argv;
+    for (const auto& word : command_.argv) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    const int error =
+        ::posix_spawnp(&pid_, argv[0], &setup.actions_, &setup.attributes_, argv.data(), environment.data());
+    if (error != 0) {
+      pid_ = -1;
+      cannot_start(command_, error);
+    }
+    out_ = std::move(out.read);
+    err_ = std::move(err.read);
+    in_ = std::move(in.write);
+  }
+
+  /// Reads once. False when nothing was there; closes the stream at its end. Bytes beyond the cap are dropped, but read:
+  /// a child must never hang on a full pipe.
+  bool take(Fd& fd, std::string& text) {
+    std::array<char, 65536> block;
+    const auto got = ::read(fd.get(), block.data(), block.size());
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (got <= 0) {
+      fd.reset();
+      return false;
+    }
+    const auto size = static_cast<std::size_t>(got);
+    const std::size_t kept = std::min(size, command_.output_cap - std::min(command_.output_cap, text.size()));
+    text.append(block.data(), kept);
+    if (kept < size) outcome_.truncated = true;
+    return true;
+  }
+
+  void feed() {
+    const auto rest = std::string_view(command_.input).substr(fed_);
+    const auto put = ::write(in_.get(), rest.data(), rest.size());
+    if (put > 0) fed_ += static_cast<std::size_t>(put);
+    const bool broken = put < 0 && errno != EAGAIN && errno != EINTR;
+    if (broken || fed_ == command_.input.size()) in_.reset();
+  }
+
+  const Command& command_;
+  Outcome& outcome_;
+  pid_t pid_ = -1;
+  Fd out_, err_, in_;
+  std::size_t fed_ = 0;
+};
+
+void conduct(Child& child, Outcome& outcome, const Deadline& deadline) {
+  Milliseconds nap{1};
+  while (!child.ended()) {
+    check_interrupt();
+    if (deadline.expired()) {
+      outcome.timed_out = true;
+      return;
+    }
+    // With both streams closed only looking tells when the child is gone; most are gone within the millisecond.
+    const Milliseconds wait = child.streams_open() ? slice : nap;
+    if (!child.streams_open()) nap = std::min(nap * 2, slice);
+    child.pump(std::min(wait, deadline.left()));
+  }
+}
+
+}  // namespace
+
+std::string Outcome::ending() const {
+  if (timed_out) return fmt::format("no answer within {:.1f} s", static_cast<double>(elapsed.count()) / 1000.0);
+  if (signal) return fmt::format("signal {}", *signal);
+  return fmt::format("exit status {}", status.value_or(-1));
+}
+
+Outcome run(const Command& command, const Deadline& deadline) {
+  check_interrupt();
+  Outcome outcome;
+  const Stopwatch watch;
+  Child child(command, outcome);
+  try {
+    conduct(child, outcome, deadline);
+  } catch (const Interrupted&) {
+    child.end_group();
+    throw;
+  }
+  outcome.elapsed = watch.elapsed();
+  if (outcome.timed_out) child.end_group();
+  child.drain();
+  const int status = child.reap();
+  if (!outcome.timed_out && WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
+  if (!outcome.timed_out && WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+  if (observer_slot()) observer_slot()(command, outcome);
+  return outcome;
+}
+
+void observe_runs(RunObserver observer) { observer_slot() = std::move(observer); }
+
+std::string shown(const std::vector<std::string>& argv) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_./:=@,+%", c) != nullptr; };
+  std::string line;
+  for (const auto& word : argv) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+}  // namespace lumelift::sys
