@@ -1,0 +1,82 @@
+"""Stand-ins for the host's small tools. Part of the rehearsal lab: the figures are configured, not measured."""
+
+import sys
+import time
+
+
+def product_version(facts, argv):
+    """`sw_vers`, for host and guest alike."""
+    values = {"ProductName": facts("product"), "ProductVersion": facts("version"), "BuildVersion": facts("build")}
+    flags = {"-productName": "ProductName", "-productVersion": "ProductVersion", "-buildVersion": "BuildVersion",
+             "--productName": "ProductName", "--productVersion": "ProductVersion", "--buildVersion": "BuildVersion"}
+    if not argv:
+        for key, value in values.items():
+            print(f"{key}:\t\t{value}")
+        return 0
+    if argv[0] not in flags:
+        print("Usage: sw_vers [--help|--productName|--productVersion|--productVersionExtra|--buildVersion]", file=sys.stderr)
+        return 1
+    print(values[flags[argv[0]]])
+    return 0
+
+
+def boot_time(seconds):
+    whole = int(seconds)
+    return f"{{ sec = {whole}, usec = {int((seconds - whole) * 1e6)} }} {time.strftime('%a %b %e %H:%M:%S %Y', time.localtime(whole))}"
+
+
+def system_values(values, argv):
+    """`sysctl`, for host and guest alike: `-n` prints values only."""
+    names = [word for word in argv if not word.startswith("-")]
+    flags = "".join(word[1:] for word in argv if word.startswith("-"))
+    if not names or set(flags) - set("nbdehiqxA"):
+        print("usage: sysctl [-bdehiNnoqx] [-B <bufsize>] [-f filename] name[=value] ...", file=sys.stderr)
+        return 1
+    status = 0
+    for name in names:
+        if name not in values:
+            if "i" not in flags:
+                print(f"sysctl: unknown oid '{name}'", file=sys.stderr)
+                status = 1
+            continue
+        print(values[name] if "n" in flags else f"{name}: {values[name]}")
+    return status
+
+
+def sw_vers(world, argv):
+    return product_version(world.config["host"].get, argv)
+
+
+def sysctl(world, argv):
+    host = world.config["host"]
+    with open("/proc/stat", encoding="ascii") as file:
+        booted = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    return system_values({"kern.boottime": boot_time(host.get("booted", booted)), **host}, argv)
+
+
+def nc(world, argv):
+    """`nc -z HOST PORT` connects for real, unless a fault says otherwise."""
+    words = [word for word in argv if not word.startswith("-")]
+    if "-z" not in "".join(argv) and "z" not in "".join(word for word in argv if word.startswith("-")):
+        print("nc: this stand-in only tests ports (-z)", file=sys.stderr)
+        return 1
+    import socket
+    with socket.socket() as probe:
+        probe.settimeout(3)
+        return 0 if probe.connect_ex((words[-2], int(words[-1]))) == 0 else 1
+
+
+def ioreg(world, argv):
+    print('+-o Root  <class IORegistryEntry, id 0x100000100, retain 30>\n  +-o ' + world.config["host"]["hw.model"]
+          + '  <class IOPlatformExpertDevice>\n      "IOPlatformUUID" = "' + world.config["host"]["kern.uuid"] + '"')
+    return 0
+
+
+def system_profiler(world, argv):
+    host = world.config["host"]
+    print(f"Hardware:\n\n    Hardware Overview:\n\n      Model Identifier: {host['hw.model']}\n"
+          f"      Chip: {host['machdep.cpu.brand_string']}\n      Memory: {int(host['hw.memsize']) >> 30} GB\n")
+    return 0
+
+
+TOOLS = {"sw_vers": sw_vers, "sysctl": sysctl, "nc": nc, "ioreg": ioreg, "system_profiler": system_profiler}
