@@ -27,7 +27,7 @@ struct LoginOptions {
   std::optional<std::filesystem::path> key_file;
   std::optional<sys::Secret> passphrase;
   bool use_agent = false;
-  bool default_keys = true;
+  std::vector<std::filesystem::path> default_keys;  ///< tried when they exist
 };
 
 /// One function per subcommand; each returns the exit status of the process and throws Error for failures.
@@ -39,9 +39,12 @@ struct InspectOptions {
 
 struct ReportOptions {
   std::vector<std::string> inputs;   ///< files or folders
+  std::vector<std::string> arms;     ///< "ROLE=FILE" with host, stock, unlocked or cpu
   std::string format = "text";       ///< text, json, csv, markdown, html
   std::optional<std::string> output; ///< file for csv/markdown/html; stdout when absent
   double spread_flag = 0.05;         ///< (max - min) / median above which a row is flagged
+  double spread_reject = 0.5;        ///< and above which it is not used
+  double material = 0.05;            ///< smallest change of a median that counts
 };
 [[nodiscard]] int run_report(Context& context, const ReportOptions& options);
 

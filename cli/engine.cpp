@@ -1,0 +1,252 @@
+#include "cli/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lumelift {
+namespace {
+
+using sys::Deadline;
+using sys::Milliseconds;
+using sys::Stopwatch;
+
+constexpr Milliseconds tool{10'000};        // one launchctl action and its settling
+constexpr Milliseconds hard_stop{30'000};   // lume's own limit is 12 s
+constexpr Milliseconds reach{20'000};
+
+std::string seconds(Milliseconds span) { return fmt::format("{:.1f} s", static_cast<double>(span.count()) / 1000); }
+
+std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+AgentState state_of(const AgentSeen& seen) {
+  return seen.loaded ? AgentState::loaded : seen.disabled ? AgentState::disabled : AgentState::unloaded;
+}
+
+/// A run of steps that one look at the guest's files can answer.
+bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
+
+}  // namespace
+
+std::string resource_of(const PrefKey& key) { return key.domain + " " + key.key; }
+
+Engine::Engine(Journal& journal, const Host& host, const Lume& lume, GuestLink& link, Console& console, Patience patience)
+    : journal_(journal), host_(host), lume_(lume), link_(link), console_(console), patience_(patience) {}
+
+std::optional<Milliseconds> Engine::started_ago() const {
+  return started_ ? std::optional(started_->elapsed()) : std::nullopt;
+}
+
+// ---------------------------------------------------------------- looking
+
+Engine::Look Engine::observe(const SetPower& step) {
+  const auto vm = lume_.find(link_.vm());
+  if (!vm) { return {Seen::other, "unknown to lume"}; }
+  const auto power = vm->power();
+  if (!power) { return {Seen::other, vm->status}; }
+  return {*power == step.after ? Seen::after : Seen::before, vm->status};
+}
+
+Engine::Look Engine::observe(const SetPreference& step) {
+  const PrefValue now = host_.preference(step.key);
+  return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other, shown(now)};
+}
+
+Engine::Look Engine::observe(const SetAgent& step) {
+  const AgentState now = state_of(link_.guest().agent(step.domain, step.label));
+  return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other,
+          now == AgentState::loaded ? "loaded" : now == AgentState::disabled ? "disabled" : "not loaded"};
+}
+
+std::vector<Engine::Look> Engine::observe_files(const std::vector<Step>& steps) {
+  std::vector<std::string> paths;
+  for (const auto& step : steps) {
+    const auto* folder = std::get_if<MakeFolder>(&step);
+    paths.push_back(folder ? folder->path : std::get<PutFile>(step).path);
+  }
+  const auto seen = link_.guest().look(paths, Deadline::in(patience_.start));
+  std::vector<Look> looks;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const PathSeen& now = seen.at(i);
+    if (std::holds_alternative<MakeFolder>(steps[i])) {
+      looks.push_back({now.kind == PathKind::absent ? Seen::before : now.kind == PathKind::folder ? Seen::after : Seen::other, "not a folder"});
+      continue;
+    }
+    const auto& file = std::get<PutFile>(steps[i]);
+    const bool absent = now.kind == PathKind::absent;
+    const bool is_before = file.before ? now.file == file.before : absent;
+    looks.push_back({now.file == file.after ? Seen::after : is_before ? Seen::before : Seen::other,
+                     absent ? "absent" : now.file ? "sha256 " + now.file->sha256.substr(0, 12) : "not a file"});
+  }
+  return looks;
+}
+
+std::vector<Engine::Look> Engine::observe_group(const std::vector<Step>& steps) {
+  if (is_file_step(steps.front())) { return observe_files(steps); }
+  return std::visit(
+      [this]<class T>(const T& step) -> std::vector<Look> {
+        if constexpr (std::is_same_v<T, MakeFolder> || std::is_same_v<T, PutFile>) {
+          return {};
+        } else {
+          return {observe(step)};
+        }
+      },
+      steps.front());
+}
+
+// ---------------------------------------------------------------- setting: each returns when the world shows the value
+
+void Engine::stop_vm(const std::string& storage) {
+  const Stopwatch watch;
+  std::string why = "the guest never answered";
+  std::optional<std::string> asked;
+  if (!silent_since_start_) {
+    try {
+      link_.connect(Deadline::in(reach), GuestLink::Wait::up);
+      asked = link_.guest().shut_down(link_.login().password, why);
+    } catch (const Error& error) {
+      why = error.message();
+    }
+  }
+  link_.drop();
+  started_.reset();
+  if (asked && lume_.wait_stopped(link_.vm(), Deadline::in(patience_.clean_stop))) {
+    console_.step("stop", fmt::format("shut down in {}", seconds(watch.elapsed())));
+  } else {
+    if (asked) { why = fmt::format("it did not go down within {}", seconds(patience_.clean_stop)); }
+    lume_.stop(link_.vm(), storage, Deadline::in(hard_stop));
+    console_.step("stop", fmt::format("plug pulled after {} by lume stop: no clean shutdown, {}", seconds(watch.elapsed()), why));
+    warnings_.push_back(fmt::format("'{}' was stopped hard by lume stop: {}", link_.vm(), why));
+  }
+  vm_time_ += watch.elapsed();
+}
+
+void Engine::start_vm(const StartOptions& options) {
+  const Stopwatch watch;
+  link_.drop();
+  started_.emplace();
+  silent_since_start_ = true;
+  lume_.start(link_.vm(), options, Deadline::in(patience_.start));
+  vm_time_ += watch.elapsed();
+}
+
+void Engine::await_guest() {
+  const Stopwatch watch;
+  const Milliseconds used = started_ ? started_->elapsed() : Milliseconds{0};
+  link_.connect(Deadline::in(std::max(patience_.start - used, Milliseconds{1'000})), GuestLink::Wait::booting);
+  silent_since_start_ = false;
+  vm_time_ += watch.elapsed();
+  console_.step("start", fmt::format("guest answers after {}  {}", seconds(started_ ? started_->elapsed() : watch.elapsed()), link_.address()));
+}
+
+void Engine::set(const SetPower& step, Side side) {
+  const Power want = side == Side::after ? step.after : step.before;
+  if (want == Power::stopped) {
+    stop_vm(step.start.storage);
+  } else {
+    start_vm(step.start);
+    await_guest();
+  }
+}
+
+void Engine::set(const SetPreference& step, Side side) { host_.set_preference(step.key, side == Side::after ? step.after : step.before); }
+
+void Engine::set(const MakeFolder& step, Side side) {
+  if (side == Side::after) {
+    link_.guest().make_folder(step.path, step.mode);
+  } else {
+    link_.guest().remove_folder(step.path, step.with_content ? Guest::Remove::with_content : Guest::Remove::empty_only);
+  }
+}
+
+void Engine::set(const PutFile& step, Side side) {
+  Transfer& transfer = link_.transfer();
+  if (side == Side::before) {
+    transfer.take_back(step.path, step.before);
+    return;
+  }
+  if (step.source.empty()) {
+    transfer.put_bytes(step.content, step.path, step.after);
+    return;
+  }
+  const Stopwatch watch;
+  transfer.put_file(step.source, step.path, step.after,
+                    [&](std::uint64_t sent, std::uint64_t total) { console_.progress(name_of(step.path), sent, total); });
+  console_.end_progress();
+  const double spent = static_cast<double>(std::max<std::int64_t>(1, watch.elapsed().count())) / 1000;
+  const bool rate_tells = watch.elapsed() > Milliseconds{1'000};
+  console_.step("copy", fmt::format("{}  {}{}", name_of(step.path), shown_bytes(step.after.size),
+                                    rate_tells ? fmt::format("  {}/s", shown_bytes(static_cast<std::uint64_t>(static_cast<double>(step.after.size) / spent))) : ""));
+}
+
+void Engine::set(const SetAgent& step, Side side) {
+  Guest& guest = link_.guest();
+  const AgentState want = side == Side::after ? step.after : step.before;
+  const AgentState other = side == Side::after ? step.before : step.after;
+  if (want == AgentState::loaded) {
+    guest.bootstrap(step.domain, step.label, step.plist, Deadline::in(tool));
+  } else if (want == AgentState::disabled) {
+    guest.disable(step.domain, step.label);
+  } else if (other == AgentState::disabled) {
+    guest.enable(step.domain, step.label);
+  } else {
+    guest.bootout(step.domain, step.label, Deadline::in(tool));
+  }
+}
+
+void Engine::set(const Step& step, Side side) {
+  std::visit([&](const auto& s) { set(s, side); }, step);
+}
+
+// ---------------------------------------------------------------- applying
+
+void Engine::apply_preference(RunId run, SetPreference step) {
+  const std::string resource = resource_of(step.key);
+  const auto lock = journal_.lock_preference("unlock " + link_.vm(), Deadline::in(patience_.lock));
+  // Claims are read again under the lock: another VM may have come first since the plan was made.
+  const auto claims = journal_.claims(resource);
+  const auto other = std::find_if(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
+  Claim claim{resource, link_.vm(), {}, sys::wall_seconds()};
+  if (other != claims.end()) { step.before = pref_from_json(other->before); }
+  const Look look = observe(step);
+  if (look.seen == Seen::other) {
+    throw Error(ErrorKind::failed, "world-moved", fmt::format("the host preference {} is {}, neither {} nor {}", step.key.key, look.actual, shown(step.before), shown(step.after)))
+        .fix("somebody else is changing it; try again");
+  }
+  if (look.seen == Seen::after) { claim.since = other != claims.end() ? other->since : 0; }
+  claim.before = to_json(step.before);
+  const int position = journal_.intend(run, to_json(Step(step)), claim);
+  if (look.seen == Seen::before) { set(step, Side::after); }
+  journal_.mark(run, position, StepState::done);
+  console_.step("host", fmt::format("{}  {}   (claimed by {})", step.key.key,
+                                    look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)), link_.vm()));
+}
+
+void Engine::apply(RunId run, const Plan& plan) {
+  for (std::size_t at = 0; at < plan.steps.size();) {
+    sys::check_interrupt();
+    if (const auto* preference = std::get_if<SetPreference>(&plan.steps[at])) {
+      apply_preference(run, *preference);
+      ++at;
+      continue;
+    }
+    std::size_t end = at + 1;
+    while (is_file_step(plan.steps[at]) && end < plan.steps.size() && is_file_step(plan.steps[end])) { ++end; }
+    const std::vector<Step> group(plan.steps.begin() + static_cast<std::ptrdiff_t>(at), plan.steps.begin() + static_cast<std::ptrdiff_t>(end));
+    const auto looks = observe_group(group);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      sys::check_interrupt();
+      if (looks[i].seen == Seen::other) {
+        throw Error(ErrorKind::failed, "world-moved", fmt::format("before this step, the world was neither as planned nor as wanted: {}", described(group[i])))
+            .note("found: " + looks[i].actual)
+            .fix("somebody else is changing it; try again");
+      }
+      const int position = journal_.intend(run, to_json(group[i]));
+      if (looks[i].seen == Seen::before) { set(group[i], Side::after); }
+      journal_.mark(run, position, StepState::done);
+    }
+    at = end;
+  }
+}
+
+}  // namespace lumelift

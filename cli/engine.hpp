@@ -1,0 +1,98 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/link.hpp"
+#include "cli/plan.hpp"
+#include "host/host.hpp"
+#include "host/journal.hpp"
+#include "host/lume.hpp"
+
+namespace lumelift {
+
+/// How long the engine waits for what takes time.
+struct Patience {
+  sys::Milliseconds start{180'000};          ///< from starting the VM until the guest answers
+  sys::Milliseconds clean_stop{60'000};      ///< for the guest to shut itself down
+  sys::Milliseconds lock{10'000};            ///< for another lumelift
+};
+
+/// What an undo did, for the report.
+struct UndoReport {
+  int files_removed = 0, files_restored = 0, agents_stopped = 0, agents_restored = 0;
+  std::optional<std::string> preference;   ///< "restored to absent", "kept: ci-2 still claims it"
+  bool restarted = false, stopped = false;
+  std::vector<std::string> kept;           ///< changed by somebody else, left alone
+  std::vector<std::string> failed;         ///< could not be undone now; stays open
+  [[nodiscard]] bool complete() const { return kept.empty() && failed.empty(); }
+};
+
+/// The only caller of changing operations on host and guest. Per kind of step it knows how to look and how to set; apply and
+/// undo are written once over those two. Records every intent in the journal before the effect. Does not decide what should
+/// happen. Throws Error and sys::Interrupted from apply(); undo() collects failures instead and always goes on.
+class Engine {
+ public:
+  Engine(Journal& journal, const Host& host, const Lume& lume, GuestLink& link, Console& console, Patience patience);
+
+  /// Applies the plan's steps in order. Refuses a step when the world shows neither its `before` nor its `after`
+  /// ("world-moved"). Each step is in effect, seen and recorded when the next begins.
+  void apply(RunId run, const Plan& plan);
+
+  /// Undoes the given runs, newest first, by looking. Steps of power that a stock VM no longer needs are let be.
+  [[nodiscard]] UndoReport undo(std::vector<RunRecord> runs, Restart restart);
+
+  /// Warnings that belong into the report, such as a plug that had to be pulled.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// What stopping and starting the VM took; not part of our own time.
+  [[nodiscard]] sys::Milliseconds vm_time() const { return vm_time_; }
+  /// Time since this engine started the VM; nothing when it did not.
+  [[nodiscard]] std::optional<sys::Milliseconds> started_ago() const;
+
+ private:
+  enum class Seen { before, after, other };
+  enum class Side { before, after };
+  struct Look { Seen seen; std::string actual; };
+
+  [[nodiscard]] Look observe(const SetPower& step);
+  [[nodiscard]] Look observe(const SetPreference& step);
+  [[nodiscard]] Look observe(const SetAgent& step);
+  [[nodiscard]] std::vector<Look> observe_files(const std::vector<Step>& steps);
+  [[nodiscard]] std::vector<Look> observe_group(const std::vector<Step>& steps);
+
+  void set(const SetPower& step, Side side);
+  void set(const SetPreference& step, Side side);
+  void set(const MakeFolder& step, Side side);
+  void set(const PutFile& step, Side side);
+  void set(const SetAgent& step, Side side);
+  void set(const Step& step, Side side);
+
+  void stop_vm(const std::string& storage);
+  void start_vm(const StartOptions& options);
+  void await_guest();
+  void apply_preference(RunId run, SetPreference step);
+  void undo_run(const RunRecord& run, UndoReport& report);
+  void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);
+  void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
+  void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
+  void undo_power(const StepRecord& record, const SetPower& step, UndoReport& report);
+  void let_power_be(const std::vector<RunRecord>& runs, Restart restart);
+
+  Journal& journal_;
+  const Host& host_;
+  const Lume& lume_;
+  GuestLink& link_;
+  Console& console_;
+  Patience patience_;
+  std::vector<std::string> warnings_;
+  sys::Milliseconds vm_time_{0};
+  std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
+  bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
+  bool guest_gone_ = false;  ///< during an undo: one failure to reach the guest is enough
+};
+
+/// "domain key": the name of a preference as a claimed resource.
+[[nodiscard]] std::string resource_of(const PrefKey& key);
+
+}  // namespace lumelift

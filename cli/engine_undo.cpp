@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/engine.hpp"
+
+namespace lumelift {
+namespace {
+
+using sys::Deadline;
+using sys::Milliseconds;
+
+// A start that was asked for just before a crash shows up in lume's list within this time.
+constexpr Milliseconds late_start{5'000};
+
+bool pending(const StepRecord& record) { return record.state == StepState::intended || record.state == StepState::done; }
+bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
+
+}  // namespace
+
+void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoReport& report) {
+  Look look = observe(step);
+  if (look.seen == Seen::other) {
+    report.failed.push_back(fmt::format("{}: the VM is {}", described(Step(step)), look.actual));
+    return;
+  }
+  if (record.state == StepState::intended && step.after == Power::stopped && look.seen == Seen::before) {
+    // The guest may have been asked to shut down already and be on its way: let it finish, then start it again.
+    set(step, Side::after);
+    look.seen = Seen::after;
+  }
+  const Deadline deadline = Deadline::in(late_start);
+  while (record.state == StepState::intended && step.after == Power::running && look.seen == Seen::before && !deadline.expired()) {
+    sys::pause(Milliseconds{200}, deadline);
+    look = observe(step);
+  }
+  if (look.seen == Seen::after) {
+    if (step.before == Power::stopped) {
+      stop_vm(step.start.storage);
+      report.stopped = true;
+    } else {
+      start_vm(step.start);
+      report.restarted = true;
+      try {
+        await_guest();
+      } catch (const Error& error) {
+        warnings_.push_back("the VM was started again, but " + error.message());
+      }
+    }
+  }
+  journal_.mark(record.run, record.position, StepState::undone);
+}
+
+void Engine::undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report) {
+  const std::string resource = resource_of(step.key);
+  const auto lock = journal_.lock_preference("rollback " + link_.vm(), Deadline::in(patience_.lock));
+  std::vector<std::string> others;
+  for (const auto& claim : journal_.claims(resource)) {
+    if (claim.vm != link_.vm()) { others.push_back(claim.vm); }
+  }
+  StepState outcome = StepState::undone;
+  if (!others.empty()) {
+    report.preference = fmt::format("kept: {} still {} it", fmt::join(others, ", "), others.size() == 1 ? "claims" : "claim");
+  } else {
+    const Look look = observe(step);
+    if (look.seen == Seen::other) {
+      report.kept.push_back(fmt::format("host preference {}: it is {} now, which is neither ours ({}) nor the former ({})", step.key.key,
+                                        look.actual, shown(step.after), shown(step.before)));
+      outcome = StepState::kept;
+    } else {
+      if (look.seen == Seen::after && step.before != step.after) { set(step, Side::before); }
+      report.preference = fmt::format("{} {}", step.before == step.after ? "stays" : "restored to", shown(step.before));
+    }
+  }
+  journal_.release(resource, link_.vm());
+  journal_.mark(record.run, record.position, outcome);
+}
+
+void Engine::undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report) {
+  if (look.seen == Seen::other) {
+    report.kept.push_back(fmt::format("{}: found {}, changed by somebody else", described(step), look.actual));
+    journal_.mark(record.run, record.position, StepState::kept);
+    return;
+  }
+  if (look.seen == Seen::after) {
+    try {
+      set(step, Side::before);
+    } catch (const Error& error) {
+      if (error.id() != "folder-not-empty") { throw; }
+      report.kept.push_back(error.message());
+      journal_.mark(record.run, record.position, StepState::kept);
+      return;
+    }
+    if (const auto* file = std::get_if<PutFile>(&step)) { ++(file->before ? report.files_restored : report.files_removed); }
+    if (const auto* agent = std::get_if<SetAgent>(&step); agent && agent->before != AgentState::disabled && agent->after != AgentState::unloaded) {
+      ++report.agents_stopped;
+      console_.step("agent", agent->label + " stopped");
+    } else if (agent && agent->before == AgentState::loaded) {
+      ++report.agents_restored;
+      console_.step("agent", agent->label + " loaded again as it was");
+    }
+  }
+  if (const auto* file = std::get_if<PutFile>(&step)) { link_.transfer().tidy(file->path); }
+  journal_.mark(record.run, record.position, StepState::undone);
+}
+
+void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
+  const auto fail = [&](const Step& step, const Error& error) { report.failed.push_back(fmt::format("{}: {}", described(step), error.message())); };
+  if (in_guest(steps.front()) && guest_gone_) {
+    for (const auto& step : steps) { report.failed.push_back(described(step) + ": the guest cannot be reached"); }
+    return;
+  }
+  try {
+    if (const auto* power = std::get_if<SetPower>(&steps.front())) { return undo_power(records.front(), *power, report); }
+    if (const auto* preference = std::get_if<SetPreference>(&steps.front())) { return undo_preference(records.front(), *preference, report); }
+    const auto looks = observe_group(steps);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      try {
+        undo_one(records[i], steps[i], looks[i], report);
+      } catch (const Error& error) {
+        fail(steps[i], error);
+      }
+    }
+  } catch (const Error& error) {
+    for (const auto& step : steps) { fail(step, error); }
+    if (in_guest(steps.front()) && !link_.connected()) { guest_gone_ = true; }
+  }
+}
+
+void Engine::undo_run(const RunRecord& run, UndoReport& report) {
+  std::vector<StepRecord> records;
+  std::vector<Step> steps;
+  for (const auto& record : journal_.steps(run.id)) {
+    if (!pending(record)) { continue; }
+    records.insert(records.begin(), record);
+    steps.insert(steps.begin(), step_from_json(record.body));
+  }
+  journal_.set_run(run.id, RunState::undoing);
+  for (std::size_t at = 0; at < steps.size();) {
+    std::size_t end = at + 1;
+    while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) { ++end; }
+    const auto from = static_cast<std::ptrdiff_t>(at), to = static_cast<std::ptrdiff_t>(end);
+    undo_group({records.begin() + from, records.begin() + to}, {steps.begin() + from, steps.begin() + to}, report);
+    at = end;
+  }
+  const auto after = journal_.steps(run.id);
+  const bool left = std::any_of(after.begin(), after.end(), pending);
+  journal_.set_run(run.id, left ? RunState::partial : RunState::undone);
+}
+
+void Engine::let_power_be(const std::vector<RunRecord>& runs, Restart restart) {
+  const auto vm = lume_.find(link_.vm());
+  const bool running = vm && vm->power() == Power::running;
+  const auto claims = journal_.claims(resource_of(feature_level_key()));
+  const bool others = std::any_of(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
+  for (const auto& run : runs) {
+    // Only a run that was proved and committed: after a crash, power is part of what has to be put right.
+    if (run.state != RunState::committed) { continue; }
+    const auto records = journal_.steps(run.id);
+    bool cycle = false, changes = false;
+    for (const auto& record : records) {
+      const Step step = step_from_json(record.body);
+      if (const auto* power = std::get_if<SetPower>(&step)) { cycle = cycle || power->before == Power::running; }
+      if (const auto* preference = std::get_if<SetPreference>(&step)) { changes = changes || preference->before != preference->after; }
+    }
+    const bool pointless = cycle && (others || !changes) && restart != Restart::always;
+    if (running && restart != Restart::never && !pointless) { continue; }
+    for (const auto& record : records) {
+      if (pending(record) && std::holds_alternative<SetPower>(step_from_json(record.body))) {
+        journal_.mark(record.run, record.position, StepState::undone);
+      }
+    }
+  }
+}
+
+UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
+  UndoReport report;
+  guest_gone_ = false;
+  std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
+  try {
+    let_power_be(runs, restart);
+  } catch (const Error& error) {
+    report.failed.push_back("the VM's power: " + error.message());
+  }
+  for (const auto& run : runs) { undo_run(run, report); }
+  return report;
+}
+
+}  // namespace lumelift

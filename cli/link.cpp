@@ -1,0 +1,152 @@
+#include "cli/link.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lumelift {
+namespace {
+
+using sys::Milliseconds;
+constexpr Milliseconds when_needed{20'000};
+constexpr Milliseconds first_pause{40}, longest_pause{1'000};
+// A lease of an earlier boot can lead to another VM for a moment; longer than this it is a changed key.
+constexpr Milliseconds stranger_tolerated{10'000};
+
+bool passes_by_itself(const std::string& id) {
+  constexpr std::array ids = {"guest-refused", "guest-silent", "guest-handshake", "guest-lost", "guest-timeout", "guest-unreachable"};
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+/// What the waiting has seen, for the message at its end.
+struct Seen {
+  sys::Stopwatch since;
+  int refused_logins = 0, blocked = 0, missing = 0;
+  std::optional<sys::Stopwatch> stranger;
+  std::optional<Error> last;
+  bool had_address = false;
+};
+
+[[noreturn]] void give_up(const std::string& vm, const Seen& seen) {
+  const double seconds = static_cast<double>(seen.since.elapsed().count()) / 1000;
+  if (!seen.had_address) {
+    throw Error(ErrorKind::failed, "guest-no-address", fmt::format("'{}' runs, but lume named no address for it within {:.0f} s", vm, seconds))
+        .note("the guest may still be booting; a host firewall that blocks bootpd, or a full DHCP lease table, looks the same")
+        .fix("look at the VM's screen, or try again with a longer --timeout");
+  }
+  Error error(ErrorKind::failed, "guest-no-answer", fmt::format("the guest of '{}' did not answer over SSH within {:.0f} s", vm, seconds));
+  if (seen.last) {
+    error.note(fmt::format("last seen: {} ({})", seen.last->message(), seen.last->id()));
+    for (const auto& detail : seen.last->details()) { error.note(detail); }
+  }
+  throw error.fix("check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; or a longer --timeout");
+}
+
+/// Decides whether one more try makes sense after `error`; rethrows where it does not.
+void judge(const Error& error, Seen& seen, bool booting) {
+  seen.last = error;
+  if (passes_by_itself(error.id())) { return; }
+  if (!booting) { throw error; }
+  // Accounts can come up a moment after sshd.
+  if (error.id() == "guest-auth-failed" && seen.refused_logins++ == 0) { return; }
+  if (error.id() == "guest-blocked" && seen.blocked++ < 3) { return; }
+  if (error.id() == "guest-host-key-changed") {
+    if (!seen.stranger) { seen.stranger.emplace(); }
+    if (seen.stranger->elapsed() < stranger_tolerated) { return; }
+  }
+  throw error;
+}
+
+}  // namespace
+
+GuestLink::GuestLink(const Lume& lume, Journal& journal, Console& console, std::string vm, LoginOptions login, Pinning pinning)
+    : lume_(lume), journal_(journal), console_(console), vm_(std::move(vm)), login_(std::move(login)), pinning_(pinning) {}
+
+GuestLink::~GuestLink() = default;
+
+void GuestLink::drop() {
+  guest_.reset();
+  transfer_.reset();
+  session_.reset();
+}
+
+void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {
+  auto session = std::make_unique<Session>(connect_tcp(address, login_.port, deadline), deadline);
+  const auto pin = journal_.pin(vm_);
+  if (pin && pin->fingerprint != session->host_key()) {
+    throw Error(ErrorKind::failed, "guest-host-key-changed", fmt::format("the SSH host key of '{}' is not the one seen before", vm_))
+        .note(fmt::format("expected  {} (pinned {})", pin->fingerprint, sys::iso_utc(pin->since).substr(0, 10)))
+        .note(fmt::format("got       {}", session->host_key()))
+        .note("The VM may have been recreated or cloned, or its address now belongs to another VM. No password was sent.")
+        .fix(fmt::format("if the new key is right: lumelift trust {}", vm_));
+  }
+  session->observe([this](std::string_view command, const ExecResult& result, Milliseconds spent) {
+    console_.detail(fmt::format("guest {:>5} ms  {}  {}", spent.count(), result.ending(), cleaned(command, 400)));
+  });
+  Credentials credentials;
+  credentials.user = login_.user;
+  credentials.password = login_.password;
+  credentials.key_file = login_.key_file;
+  credentials.passphrase = login_.passphrase;
+  credentials.use_agent = login_.use_agent;
+  credentials.default_keys = login_.default_keys;
+  session->authenticate(credentials, deadline);
+  if (!pin && pinning_ == Pinning::record) {
+    const auto known = journal_.pins();
+    const auto twin = std::find_if(known.begin(), known.end(), [&](const Pin& p) { return p.fingerprint == session->host_key(); });
+    if (twin != known.end()) {
+      console_.say(fmt::format("note: '{}' and '{}' have one SSH host key: one is a clone of the other", vm_, twin->vm));
+    }
+    journal_.set_pin(vm_, session->host_key());
+  }
+  console_.detail(fmt::format("connected to {} port {} as {} by {}", address, login_.port, login_.user, session->login_method()));
+  session_ = std::move(session);
+  transfer_ = std::make_unique<Transfer>(*session_);
+  guest_ = std::make_unique<Guest>(*session_);
+  address_ = address;
+  ++connections_;
+}
+
+void GuestLink::connect(const sys::Deadline& deadline, Wait wait) {
+  if (session_) { return; }
+  const bool booting = wait == Wait::booting;
+  Seen seen;
+  for (Milliseconds pause = first_pause;; pause = std::min(pause * 3 / 2, longest_pause)) {
+    sys::check_interrupt();
+    if (deadline.expired()) { give_up(vm_, seen); }
+    const auto vm = lume_.find(vm_);
+    // Right after a stop or start lume can miss a VM for a moment.
+    if (!vm && (!booting || ++seen.missing > 20)) {
+      throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", vm_)).fix("see: lume ls");
+    }
+    if (vm && vm->power() != Power::running && !booting) {
+      throw Error(ErrorKind::busy, "vm-stopped", fmt::format("'{}' is {}", vm_, vm->status)).fix("start it, or let lumelift unlock start it");
+    }
+    if (vm && vm->address) {
+      seen.had_address = true;
+      try {
+        open(*vm->address, deadline.at_most(Milliseconds{15'000}));
+        return;
+      } catch (const Error& error) {
+        judge(error, seen, booting);
+      }
+    }
+    sys::pause(pause, deadline);
+  }
+}
+
+Guest& GuestLink::guest() {
+  connect(sys::Deadline::in(when_needed), Wait::up);
+  return *guest_;
+}
+Transfer& GuestLink::transfer() {
+  connect(sys::Deadline::in(when_needed), Wait::up);
+  return *transfer_;
+}
+Session& GuestLink::session() {
+  connect(sys::Deadline::in(when_needed), Wait::up);
+  return *session_;
+}
+
+}  // namespace lumelift

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "host/journal.hpp"
+#include "host/lume.hpp"
+#include "remote/guest.hpp"
+#include "remote/session.hpp"
+#include "remote/transfer.hpp"
+
+namespace lumelift {
+
+/// The one SSH connection to the guest of one VM, made when it is first needed and kept until the VM is stopped. Checks the
+/// pinned host key before any password leaves, and pins the key at first contact. Not for two threads.
+class GuestLink {
+ public:
+  enum class Pinning { record, check_only };
+  GuestLink(const Lume& lume, Journal& journal, Console& console, std::string vm, LoginOptions login, Pinning pinning);
+  ~GuestLink();
+  GuestLink(const GuestLink&) = delete;
+  GuestLink& operator=(const GuestLink&) = delete;
+
+  enum class Wait { up, booting };
+  /// Connects unless connected: address from lume (asked again at each try), host key, login. `booting` forgives refusals,
+  /// resets, late addresses and one refused login until the deadline. Throws Error: "vm-unknown", "vm-stopped" (busy),
+  /// "guest-no-address", "guest-no-answer" (with what was last seen), "guest-host-key-changed", and what Session throws.
+  void connect(const sys::Deadline& deadline, Wait wait);
+  [[nodiscard]] bool connected() const { return session_ != nullptr; }
+  /// Forgets the connection without blocking: the VM is going down.
+  void drop();
+
+  /// These connect within 20 s when not connected.
+  [[nodiscard]] Guest& guest();
+  [[nodiscard]] Transfer& transfer();
+  [[nodiscard]] Session& session();
+
+  [[nodiscard]] const std::string& vm() const { return vm_; }
+  [[nodiscard]] const LoginOptions& login() const { return login_; }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  /// Connections made so far: one per boot of the guest.
+  [[nodiscard]] int connections() const { return connections_; }
+
+ private:
+  void open(const std::string& address, const sys::Deadline& deadline);
+  const Lume& lume_;
+  Journal& journal_;
+  Console& console_;
+  std::string vm_;
+  LoginOptions login_;
+  Pinning pinning_;
+  std::string address_;
+  int connections_ = 0;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Transfer> transfer_;
+  std::unique_ptr<Guest> guest_;
+};
+
+}  // namespace lumelift

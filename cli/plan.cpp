@@ -1,0 +1,255 @@
+#include "cli/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/console.hpp"
+#include "host/sys/hash.hpp"
+#include "remote/launch_agent.hpp"
+
+namespace lumelift {
+namespace {
+
+const PrefValue unlocked_value = true;
+// A guest's clock and ours read the same boot a little apart.
+constexpr std::int64_t clock_slack_s = 2;
+
+template <class... Parts>
+struct Overloaded : Parts... {
+  using Parts::operator()...;
+};
+template <class... Parts>
+Overloaded(Parts...) -> Overloaded<Parts...>;
+
+const char* shown(AgentState state) {
+  switch (state) {
+    case AgentState::disabled: return "disabled";
+    case AgentState::unloaded: return "not loaded";
+    case AgentState::loaded: return "loaded";
+  }
+  return "?";
+}
+
+/// "~/x" and relative paths as absolute ones.
+std::string absolute(const std::string& path, const std::string& home, const std::string& base) {
+  if (path == ".") { return base; }
+  if (path.starts_with("~/")) { return home + path.substr(1); }
+  return path.starts_with("/") ? path : base + "/" + path;
+}
+
+std::string expanded(const std::string& text, const std::string& home) {
+  return text.starts_with("~/") ? home + text.substr(1) : text;
+}
+
+/// Adds `path` and those of its parents that are not there yet in the list, down from `stop` (which exists).
+void add_folder(GuestGoal& goal, std::set<std::string>& known, const std::string& path, const std::string& stop,
+                unsigned mode, bool with_content = false) {
+  if (path == stop || path.empty() || path == "/" || known.contains(path)) { return; }
+  add_folder(goal, known, std::filesystem::path(path).parent_path().string(), stop, 0755);
+  known.insert(path);
+  goal.folders.push_back({path, mode, with_content});
+}
+
+}  // namespace
+
+bool in_guest(const Step& step) {
+  return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step) || std::holds_alternative<SetAgent>(step);
+}
+
+std::string described(const Step& step) {
+  return std::visit(
+      Overloaded{
+          [](const SetPower& s) { return fmt::format("VM {} → {}", shown(s.before), shown(s.after)); },
+          [](const SetPreference& s) {
+            return fmt::format("host preference {}  {} → {}", s.key.key, shown(s.before), shown(s.after));
+          },
+          [](const MakeFolder& s) { return fmt::format("make folder {}", s.path); },
+          [](const PutFile& s) {
+            return fmt::format("{} {}  {}  sha256 {}", s.before ? "replace" : "put", s.path, shown_bytes(s.after.size),
+                               s.after.sha256.substr(0, 12));
+          },
+          [](const SetAgent& s) { return fmt::format("agent {} in {}  {} → {}", s.label, s.domain, shown(s.before), shown(s.after)); },
+      },
+      step);
+}
+
+Plan plan_host(const HostView& view, Restart restart, bool set_preference) {
+  Plan plan;
+  plan.vm = view.vm.name;
+  const auto power = view.vm.power();
+  if (!power) {
+    throw Error(ErrorKind::busy, "vm-not-ready", fmt::format("'{}' is {}", view.vm.name, view.vm.status))
+        .fix("wait until lume lists it as stopped or running, then try again");
+  }
+  if (const auto* container = std::get_if<PrefContainer>(&view.preference); container && set_preference) {
+    throw Error(ErrorKind::usage, "preference-foreign",
+                fmt::format("the host preference {} holds a {}, which lumelift could not put back", feature_level_key().key, container->type))
+        .note("domain " + feature_level_key().domain)
+        .fix("look at it with: defaults read " + feature_level_key().domain + "; or go on without it: --host-preference keep");
+  }
+  const auto own = std::find_if(view.claims.begin(), view.claims.end(), [&](const Claim& c) { return c.vm == view.vm.name; });
+  const auto other = std::find_if(view.claims.begin(), view.claims.end(), [&](const Claim& c) { return c.vm != view.vm.name; });
+  const bool must_write = set_preference && view.preference != unlocked_value;
+  const bool must_claim = set_preference && own == view.claims.end();
+
+  const bool running = *power == Power::running;
+  const bool stale = running && set_preference && !must_write && view.running_since && view.preference_since &&
+                     *view.running_since + clock_slack_s < *view.preference_since;
+  const bool cycle = running && (restart == Restart::always || (restart == Restart::automatic && (must_write || stale)));
+  if (running && restart == Restart::never && (must_write || stale)) {
+    plan.notes.push_back("the VM keeps running: the preference takes effect at its next start (--restart never)");
+  }
+  if (stale && cycle) { plan.notes.push_back("restart: the VM was started before the preference was set"); }
+  if (!set_preference) { plan.notes.push_back(fmt::format("host preference left as it is: {}", shown(view.preference))); }
+
+  const StartOptions start = start_options(view.vm);
+  if (cycle) { plan.steps.push_back(SetPower{Power::running, Power::stopped, start}); }
+  if (must_write || must_claim) {
+    // Whoever claimed it first knows what was there before any of us.
+    const PrefValue before = other != view.claims.end() ? pref_from_json(other->before) : view.preference;
+    plan.steps.push_back(SetPreference{feature_level_key(), before, unlocked_value});
+  }
+  if (cycle || !running) { plan.steps.push_back(SetPower{Power::stopped, Power::running, start}); }
+  return plan;
+}
+
+std::string guest_root(const std::string& home) { return home + "/.local/share/lumelift"; }
+
+std::vector<std::string> GuestGoal::paths() const {
+  std::vector<std::string> out;
+  for (const auto& folder : folders) { out.push_back(folder.path); }
+  for (const auto& file : files) { out.push_back(file.path); }
+  return out;
+}
+
+GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& workload, const std::vector<Source>& kit,
+                     const std::vector<Source>& sources, const GuestFacts& facts, std::string_view agent_skeleton) {
+  GuestGoal goal;
+  const std::string root = guest_root(facts.home);
+  std::set<std::string> known;
+  add_folder(goal, known, root, facts.home, 0755);
+  const auto add_file = [&](const Source& source, const std::string& path, unsigned mode) {
+    add_folder(goal, known, std::filesystem::path(path).parent_path().string(), facts.home, 0755);
+    FileState state = source.state;
+    state.mode = mode;
+    goal.files.push_back({path, source.file, {}, state});
+  };
+  for (const auto& source : kit) { add_file(source, root + "/" + source.to, source.state.mode); }
+  goal.library = root + "/liblumelift-metal.dylib";
+  goal.probe = root + "/lumelift-probe";
+  if (!workload) { return goal; }
+
+  const std::string own = root + "/" + workload->name;
+  const std::string run = own + "/run";
+  const std::string program = absolute(workload->executable, facts.home, own);
+  add_folder(goal, known, own, facts.home, 0755);
+  add_folder(goal, known, run, facts.home, 0700, true);
+  for (const auto& source : sources) {
+    const std::string path = absolute(source.to, facts.home, own);
+    if (!path.starts_with(facts.home + "/")) {
+      throw Error(ErrorKind::usage, "workload-invalid", fmt::format("'{}' would be written to {}, outside the guest user's home", source.file.string(), path))
+          .fix("use a relative destination, or one beginning with ~/");
+    }
+    add_file(source, path, path == program ? 0755 : source.state.mode);
+  }
+
+  GuestGoal::Agent agent;
+  agent.domain = facts.domain();
+  agent.label = workload->label;
+  agent.plist = facts.home + "/Library/LaunchAgents/" + workload->label + ".plist";
+  agent.receipt = run + "/receipt.json";
+  agent.command = {program};
+  for (const auto& argument : workload->arguments) { agent.command.push_back(expanded(argument, facts.home)); }
+  agent.stdout_log = workload->stdout_log.empty() ? run + "/stdout.log" : absolute(workload->stdout_log, facts.home, own);
+  agent.stderr_log = workload->stderr_log.empty() ? run + "/stderr.log" : absolute(workload->stderr_log, facts.home, own);
+  for (const auto& log : {agent.stdout_log, agent.stderr_log}) {
+    if (log.starts_with(facts.home + "/")) { add_folder(goal, known, std::filesystem::path(log).parent_path().string(), facts.home, 0755); }
+  }
+
+  AgentSpec spec;
+  spec.label = agent.label;
+  spec.arguments = agent.command;
+  spec.environment = profile_environment(profile);
+  spec.environment.insert(spec.environment.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
+  spec.environment.emplace_back("LUMELIFT_RECEIPT", agent.receipt);
+  if (!workload->inherit) { spec.environment.emplace_back("LUMELIFT_INHERIT", "0"); }
+  for (const auto& [name, value] : workload->environment) { spec.environment.emplace_back(name, expanded(value, facts.home)); }
+  spec.working_directory = workload->working_directory.empty() ? own : absolute(workload->working_directory, facts.home, own);
+  spec.stdout_path = agent.stdout_log;
+  spec.stderr_path = agent.stderr_log;
+  spec.keep_alive = workload->keep_alive;
+  spec.any_session = agent.domain.starts_with("user/");
+  const std::string plist = render_agent(agent_skeleton, spec);
+
+  add_folder(goal, known, facts.home + "/Library/LaunchAgents", facts.home, 0755);
+  goal.files.push_back({agent.plist, {}, plist, {sys::sha256(plist), 0644, plist.size()}});
+  goal.agent = agent;
+  return goal;
+}
+
+namespace {
+
+void check_folder(const GuestGoal::Folder& folder, const PathSeen& seen, const GuestFacts& facts) {
+  if (seen.kind != PathKind::absent && seen.kind != PathKind::folder) {
+    throw Error(ErrorKind::failed, "guest-path-unsafe", fmt::format("in the guest, {} is not a folder", folder.path))
+        .fix("look at it in the guest and move it away; a link there could lead our files elsewhere");
+  }
+  if (!folder.path.ends_with("/Library/LaunchAgents") || seen.kind == PathKind::absent) { return; }
+  if (seen.owner != facts.uid || (seen.mode & 0022) != 0) {
+    throw Error(ErrorKind::failed, "agent-folder-unsafe",
+                fmt::format("launchd would refuse agents in {}: owner {} (needs {}), mode {:04o} (must not be writable by others)",
+                            folder.path, seen.owner, facts.uid, seen.mode))
+        .fix(fmt::format("in the guest: sudo chown {} {} && chmod 755 {}", facts.user, folder.path, folder.path));
+  }
+}
+
+void check_file(const GuestGoal::File& file, const PathSeen& seen) {
+  if (seen.kind == PathKind::absent || seen.kind == PathKind::file) { return; }
+  throw Error(ErrorKind::failed, "guest-path-unsafe",
+              fmt::format("in the guest, {} is a {}, not a file", file.path,
+                          seen.kind == PathKind::link ? "link" : seen.kind == PathKind::folder ? "folder" : "special file"))
+      .fix("look at it in the guest and move it away");
+}
+
+}  // namespace
+
+Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<PathSeen>& seen,
+                const std::optional<AgentSeen>& agent, const GuestFacts& facts) {
+  Plan plan;
+  plan.vm = vm;
+  std::vector<Step> files;
+  for (std::size_t i = 0; i < goal.folders.size(); ++i) {
+    const auto& folder = goal.folders[i];
+    check_folder(folder, seen.at(i), facts);
+    if (seen[i].kind == PathKind::absent) { plan.steps.push_back(MakeFolder{folder.path, folder.mode, folder.with_content}); }
+  }
+  for (std::size_t i = 0; i < goal.files.size(); ++i) {
+    const auto& file = goal.files[i];
+    const PathSeen& now = seen.at(goal.folders.size() + i);
+    check_file(file, now);
+    if (now.file != file.state) { files.push_back(PutFile{file.path, file.source, now.file, file.state, file.content}); }
+  }
+  if (!goal.agent || !agent) {
+    plan.steps.insert(plan.steps.end(), files.begin(), files.end());
+    return plan;
+  }
+  const auto& want = *goal.agent;
+  if (agent->loaded && !agent->path.empty() && agent->path != want.plist) {
+    throw Error(ErrorKind::failed, "agent-label-taken",
+                fmt::format("the label {} is loaded from {}, which lumelift did not install", want.label, agent->path))
+        .fix("give the workload another 'label'");
+  }
+  const bool alive = agent->loaded && agent->pid.has_value();
+  const bool reload = agent->loaded && (!files.empty() || !alive);
+  if (reload) { plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::loaded, AgentState::unloaded}); }
+  plan.steps.insert(plan.steps.end(), files.begin(), files.end());
+  if (agent->disabled) { plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::disabled, AgentState::unloaded}); }
+  if (!agent->loaded || reload) {
+    plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::unloaded, AgentState::loaded});
+  }
+  return plan;
+}
+
+}  // namespace lumelift

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/profile.hpp"
+#include "host/host.hpp"
+#include "host/journal.hpp"
+#include "host/lume.hpp"
+#include "remote/guest.hpp"
+
+namespace lumelift {
+
+/// One change each, carrying both sides: a step is its own undo record. Holds no handle, secret or code.
+struct SetPower {
+  Power before, after;
+  StartOptions start;  ///< how the VM ran before, for either direction
+  bool operator==(const SetPower&) const = default;
+};
+struct SetPreference {
+  PrefKey key;
+  PrefValue before, after;
+  bool operator==(const SetPreference&) const = default;
+};
+/// Makes a folder that was absent. On undo it is removed when empty, or `with_content` where everything in it is made by
+/// what we installed (logs, receipts).
+struct MakeFolder {
+  std::string path;
+  unsigned mode = 0755;
+  bool with_content = false;
+  bool operator==(const MakeFolder&) const = default;
+};
+struct PutFile {
+  std::string path;
+  std::filesystem::path source;        ///< host file; empty when `content` is what goes there
+  std::optional<FileState> before;
+  FileState after;
+  std::string content;                 ///< never recorded: it may hold what a user wants to keep to himself
+  bool operator==(const PutFile&) const = default;
+};
+enum class AgentState { disabled, unloaded, loaded };
+struct SetAgent {
+  std::string domain, label, plist;
+  AgentState before, after;
+  bool operator==(const SetAgent&) const = default;
+};
+using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, SetAgent>;
+
+/// True for steps that need the guest to answer.
+[[nodiscard]] bool in_guest(const Step& step);
+/// One line for a person: "put ~/x (34 kB)", "host preference … absent → true".
+[[nodiscard]] std::string described(const Step& step);
+/// One JSON object, and back. from_json throws Error "journal-unreadable".
+[[nodiscard]] std::string to_json(const Step& step);
+[[nodiscard]] Step step_from_json(const std::string& body);
+[[nodiscard]] std::string to_json(const PrefValue& value);
+[[nodiscard]] PrefValue pref_from_json(const std::string& body);
+
+/// Ordered steps for one VM. Equal inputs give equal plans.
+struct Plan {
+  std::string vm;
+  std::vector<Step> steps;
+  std::vector<std::string> notes;  ///< what a reader should know: why a restart, what will not take effect yet
+  bool operator==(const Plan&) const = default;
+};
+
+enum class Restart { automatic, always, never };
+
+/// What was seen of the host side.
+struct HostView {
+  Vm vm;
+  PrefValue preference;
+  std::vector<Claim> claims;                       ///< on the preference, of all VMs
+  std::optional<std::int64_t> running_since;       ///< wall seconds; from the guest's uptime
+  std::optional<std::int64_t> preference_since;    ///< wall seconds; when it was set, as far as anybody knows
+};
+
+/// Preference, restart, start. Throws Error "vm-not-ready" (busy) for a status that is neither stopped nor running, and
+/// "preference-foreign" (usage) for a container value that we could not put back.
+[[nodiscard]] Plan plan_host(const HostView& view, Restart restart, bool set_preference);
+
+/// A host file on its way to the guest.
+struct Source {
+  std::filesystem::path file;
+  std::string to;      ///< as in FileCopy
+  FileState state;
+  bool operator==(const Source&) const = default;
+};
+
+/// What is to stand in the guest: a pure function of its inputs.
+struct GuestGoal {
+  struct Folder { std::string path; unsigned mode; bool with_content; };
+  struct File { std::string path; std::filesystem::path source; std::string content; FileState state; };
+  struct Agent {
+    std::string domain, label, plist, receipt;
+    std::vector<std::string> command;
+    std::string stdout_log, stderr_log;
+  };
+  std::vector<Folder> folders;  ///< parents first
+  std::vector<File> files;      ///< the plist, where there is one, last
+  std::optional<Agent> agent;
+  std::string library, probe;   ///< absolute guest paths
+
+  /// All paths, folders first: what has to be looked at.
+  [[nodiscard]] std::vector<std::string> paths() const;
+};
+/// `kit` are library and probe, `sources` the workload's files. Throws Error "workload-invalid", "agent-invalid".
+[[nodiscard]] GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& workload, const std::vector<Source>& kit,
+                                   const std::vector<Source>& sources, const GuestFacts& facts, std::string_view agent_skeleton);
+
+/// `seen` in the order of goal.paths(); `agent` as launchd sees the label. Throws Error "guest-path-unsafe" where something
+/// else than a file or folder is in the way, "agent-label-taken" when the label was loaded from another plist,
+/// "agent-folder-unsafe" for LaunchAgents of another owner or writable by others.
+[[nodiscard]] Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<PathSeen>& seen,
+                              const std::optional<AgentSeen>& agent, const GuestFacts& facts);
+
+/// The guest folder that holds everything of ours.
+[[nodiscard]] std::string guest_root(const std::string& home);
+
+}  // namespace lumelift
