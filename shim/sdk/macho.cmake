@@ -1,22 +1,25 @@
-# lumelift_add_macho(TARGET KIND dylib|executable OUTPUT FILE SOURCES FILE...)
+# lumelift_add_macho(TARGET KIND dylib|executable OUTPUT FILE SOURCES FILE... [STUBS FILE...])
+#
+# STUBS are further .tbd files, for programs of the tests that call more of libSystem than the product may.
 #
 # Builds one universal Mach-O file for guests: macOS 13.0 or later, signed ad hoc, without C++ runtime. On macOS with
 # Xcode's tools (arm64, arm64e, x86_64); elsewhere with clang, ld64.lld and llvm-lipo against the stubs beside this file
 # (arm64, x86_64; only Apple's linker writes a trustworthy arm64e slice). Equal sources and tools give equal bytes:
 # no debug information, no paths, and the linker derives the UUID from the content.
 
-set(LUMELIFT_SDK ${CMAKE_CURRENT_LIST_DIR})
-set(LUMELIFT_MACHO_MINIMUM 13.0)
+# Internal cache entries, because functions see the variables of whoever calls them.
+set(LUMELIFT_SDK ${CMAKE_CURRENT_LIST_DIR} CACHE INTERNAL "")
+set(LUMELIFT_MACHO_MINIMUM 13.0 CACHE INTERNAL "")
 set(LUMELIFT_MACHO_FLAGS -std=c++20 -O2 -g0 -ffreestanding -fvisibility=hidden -fno-exceptions -fno-rtti
-  -fno-stack-protector -fno-threadsafe-statics -fno-ident -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+  -fno-stack-protector -fno-threadsafe-statics -fno-ident -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion CACHE INTERNAL "")
 
 if(APPLE)
-  set(LUMELIFT_MACHO_SLICES arm64 arm64e x86_64)
-  set(LUMELIFT_MACHO_COMPILER ${CMAKE_CXX_COMPILER})
-  set(LUMELIFT_MACHO_LINKER ld)
+  set(LUMELIFT_MACHO_SLICES arm64 arm64e x86_64 CACHE INTERNAL "")
+  set(LUMELIFT_MACHO_COMPILER ${CMAKE_CXX_COMPILER} CACHE INTERNAL "")
+  set(LUMELIFT_MACHO_LINKER ld CACHE INTERNAL "")
   find_program(LUMELIFT_MACHO_LIPO lipo REQUIRED)
 else()
-  set(LUMELIFT_MACHO_SLICES arm64 x86_64)
+  set(LUMELIFT_MACHO_SLICES arm64 x86_64 CACHE INTERNAL "")
   set(llvm_hints /usr/lib/llvm-22/bin)
   find_program(LUMELIFT_MACHO_COMPILER NAMES clang-22 clang HINTS ${llvm_hints} REQUIRED)
   find_program(LUMELIFT_MACHO_LINKER NAMES ld64.lld-22 ld64.lld HINTS ${llvm_hints} REQUIRED)
@@ -24,11 +27,11 @@ else()
 endif()
 
 function(lumelift_add_macho target)
-  cmake_parse_arguments(ARG "" "KIND;OUTPUT" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "KIND;OUTPUT" "SOURCES;STUBS" ${ARGN})
   if(APPLE)
     _lumelift_macho_by_xcode(${target} ${ARG_KIND} ${ARG_OUTPUT} ${ARG_SOURCES})
   else()
-    _lumelift_macho_by_lld(${target} ${ARG_KIND} ${ARG_OUTPUT} ${ARG_SOURCES})
+    _lumelift_macho_by_lld(${target} ${ARG_KIND} ${ARG_OUTPUT} "${ARG_STUBS}" ${ARG_SOURCES})
   endif()
 endfunction()
 
@@ -51,7 +54,7 @@ function(_lumelift_macho_by_xcode target kind output)
     OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${folder} RUNTIME_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
-function(_lumelift_macho_by_lld target kind output)
+function(_lumelift_macho_by_lld target kind output stubs)
   get_filename_component(folder ${output} DIRECTORY)
   get_filename_component(name ${output} NAME)
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.hpp ${PROJECT_SOURCE_DIR}/shim/*.hpp
@@ -83,8 +86,8 @@ function(_lumelift_macho_by_lld target kind output)
     add_custom_command(OUTPUT ${thin}
       COMMAND ${LUMELIFT_MACHO_LINKER} -arch ${slice} -platform_version macos ${LUMELIFT_MACHO_MINIMUM} 14.0
         ${kind_options} -adhoc_codesign -dead_strip -x -fixup_chains -syslibroot ${LUMELIFT_SDK} ${objects}
-        -lSystem -lobjc -o ${thin}
-      DEPENDS ${objects} ${headers}
+        ${stubs} -lSystem -lobjc -o ${thin}
+      DEPENDS ${objects} ${headers} ${stubs}
       COMMENT "Linking ${name} for macOS ${slice}"
       VERBATIM)
     list(APPEND thin_files ${thin})
