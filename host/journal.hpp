@@ -56,12 +56,14 @@ struct Pin {
 /// The durable order of intents, claims on shared resources, rollback order, history and host-key pins: one SQLite
 /// database, `journal.sqlite` in the state folder (0700, files 0600), synchronous=FULL (fullfsync on macOS). Everything is
 /// on disk when a call returns. Does not know what a step means. Blocks up to 10 s on another writer.
+/// Readers take no lock and never wait for a writer, nor a writer for them (write-ahead logging).
 /// Throws Error: "state-folder-unusable", "journal-unreadable" (corrupt; names the file and how to go on),
-/// "journal-newer" (made by a newer lumelift), "journal-busy" (busy), "journal-full".
+/// "journal-newer" (made by a newer lumelift), "journal-busy" (busy), "journal-full", "journal-failed" (disk error, or an
+/// unknown run or step).
 class Journal {
  public:
   enum class Access { read, write };
-  /// With Access::read a missing database is an empty one and nothing is created.
+  /// With Access::read a missing database is an empty one and nothing is created; a read-only folder will do.
   Journal(const sys::fs::path& folder, Access access);
   ~Journal();
   Journal(Journal&&) noexcept;
@@ -70,20 +72,21 @@ class Journal {
   [[nodiscard]] sys::FileLock lock_vm(const std::string& vm, std::string_view purpose, const sys::Deadline& deadline) const;
   [[nodiscard]] sys::FileLock lock_preference(std::string_view purpose, const sys::Deadline& deadline) const;
 
-  /// Runs.
+  /// Runs. set_run() keeps an earlier summary when given none. Both lists are oldest first.
   [[nodiscard]] RunId begin(const std::string& vm, const std::string& command);
   void set_run(RunId run, RunState state, const std::string& summary = {});
-  /// Runs of `vm` of which something may be left (open, committed, undoing, partial), oldest first; all VMs when empty.
+  /// Runs of `vm` of which something may be left (open, committed, undoing, partial); all VMs when empty.
   [[nodiscard]] std::vector<RunRecord> live_runs(const std::string& vm = {}) const;
   [[nodiscard]] std::vector<RunRecord> history(const std::string& vm = {}) const;
 
   /// Steps. intend() is committed before it returns: only then may the effect happen. `claim` records, in the same
-  /// transaction, this VM's hold on a shared resource.
+  /// transaction, this VM's hold on a shared resource; a hold that it has already keeps its `before` and takes the new
+  /// `since`. Positions count from 1.
   [[nodiscard]] int intend(RunId run, const std::string& body, const std::optional<Claim>& claim = std::nullopt);
   void mark(RunId run, int position, StepState state);
   [[nodiscard]] std::vector<StepRecord> steps(RunId run) const;
 
-  /// Claims.
+  /// Claims, oldest first.
   [[nodiscard]] std::vector<Claim> claims(const std::string& resource) const;
   void release(const std::string& resource, const std::string& vm);
 
