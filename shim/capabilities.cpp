@@ -89,7 +89,9 @@ void write_trace() {
 }
 
 /// After a fork the child has our memory but is another process: the files are not its own.
-bool own_process() { return getpid() == process.pid; }
+bool own_process() {
+  return getpid() == process.pid;
+}
 
 void publish_receipt() {
   if (receipt_path[0] != '\0' && own_process()) receipt_publisher.publish(write_receipt);
@@ -108,8 +110,21 @@ void announce() {
   if (write(2, line.data(), line.size()) < 0) return;
 }
 
-void note(Query query, int64_t argument, uint64_t stock, uint64_t given) {
-  if (tracing.load_acquire() != 0 && trace.record(query, argument, stock, given)) publish_trace();
+const void* image_of(const void* address) {
+  Dl_info info;
+  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+/// Metal asks families itself while it initialises a device; a trace is about what the program asked.
+bool asked_by_metal(const Override& item, const void* caller) {
+  const void* image = image_of(caller);
+  return image == image_of(reinterpret_cast<const void*>(original_init.load_acquire())) ||
+         image == image_of(reinterpret_cast<const void*>(item.original.load_acquire()));
+}
+
+void note(Query query, int64_t argument, uint64_t stock, uint64_t given, const void* caller) {
+  if (tracing.load_acquire() == 0 || asked_by_metal(override_of(query), caller)) return;
+  if (trace.record(query, argument, stock, given)) publish_trace();
 }
 
 // The answers. No locks; the original is asked every time, and anything but the very class gets just that.
@@ -119,7 +134,7 @@ BOOL supports_family(id self, SEL command, long value) {
   const BOOL stock = original(self, command, value);
   if (object_getClass(self) != device_class.load_acquire()) return stock;
   const bool given = policy.family(value, stock != 0);
-  note(Query::supports_family, value, stock != 0, given);
+  note(Query::supports_family, value, stock != 0, given, __builtin_return_address(0));
   return given == (stock != 0) ? stock : static_cast<BOOL>(given);
 }
 
@@ -129,7 +144,7 @@ unsigned long threadgroup_memory(id self, SEL command) {
   if (object_getClass(self) != device_class.load_acquire()) return stock;
   const uint64_t given = policy.threadgroup(stock);
   if (receipt.saw_threadgroup_memory(stock, given)) publish_receipt();
-  note(Query::threadgroup_memory, 0, stock, given);
+  note(Query::threadgroup_memory, 0, stock, given, __builtin_return_address(0));
   return given;
 }
 
@@ -139,7 +154,7 @@ unsigned long working_set(id self, SEL command) {
   if (object_getClass(self) != device_class.load_acquire()) return stock;
   const uint64_t given = policy.working(stock);
   if (receipt.saw_working_set(stock, given)) publish_receipt();
-  note(Query::working_set, 0, stock, given);
+  note(Query::working_set, 0, stock, given, __builtin_return_address(0));
   return given;
 }
 
@@ -210,7 +225,8 @@ Failure install_all(id device, Class cls) {
   const uint32_t before = ask_families(device, override_of(Query::supports_family).original.load());
   device_class.store_release(cls);
   for (Override& item : overrides)
-    if (item.wanted && !install(cls, item)) return restore(cls), Failure{Reason::install_failed, selector_of(item.query)};
+    if (item.wanted && !install(cls, item))
+      return restore(cls), Failure{Reason::install_failed, selector_of(item.query)};
   const SEL selector = sel_registerName(selector_of(Query::supports_family));
   const uint32_t after = ask_families(device, class_getMethodImplementation(cls, selector));
   if (!as_promised(before, after)) return restore(cls), Failure{Reason::self_check_failed, nullptr};
@@ -321,7 +337,8 @@ __attribute__((constructor)) void load() {
   process.read();
   settings.program = last_component(process.executable);
   policy = read_policy(settings);
-  if (!claim_path(settings.receipt, kReceiptVariable, receipt_path, sizeof receipt_path)) refuse(Reason::receipt_malformed);
+  if (!claim_path(settings.receipt, kReceiptVariable, receipt_path, sizeof receipt_path))
+    refuse(Reason::receipt_malformed);
   if (policy.trace && !claim_path(settings.trace, kTraceVariable, trace_path, sizeof trace_path))
     refuse(Reason::trace_malformed);
   if (policy.reason == Reason::program_not_listed) receipt_mode = IfPresent::keep;

@@ -17,7 +17,9 @@ bool contains(const char* text, const char* part) {
   return false;
 }
 
-const char* name_of(id device) { return responds(device, "name") ? utf8(send<id>(device, "name")) : nullptr; }
+const char* name_of(id device) {
+  return responds(device, "name") ? utf8(send<id>(device, "name")) : nullptr;
+}
 
 void put_number(Text& json, id device, const char* selector, uint64_t add = 0) {
   if (responds(device, selector))

@@ -54,11 +54,21 @@ struct Kernel {
 };
 
 // Small whole numbers: exact in float and in bfloat.
-float one_up(unsigned long i) { return static_cast<float>(i + 1); }
-float small(unsigned long i) { return static_cast<float>(i % 8); }
-float simd_total(unsigned long) { return static_cast<float>(kThreads * (kThreads + 1) / 2); }
-float square_plus(unsigned long i) { return small(i) * small(i) + small(i); }
-float matrix_entry(unsigned long i) { return static_cast<float>(i / 8 * 3 % 5 + i % 8); }
+float one_up(unsigned long i) {
+  return static_cast<float>(i + 1);
+}
+float small(unsigned long i) {
+  return static_cast<float>(i % 8);
+}
+float simd_total(unsigned long) {
+  return static_cast<float>(kThreads * (kThreads + 1) / 2);
+}
+float square_plus(unsigned long i) {
+  return small(i) * small(i) + small(i);
+}
+float matrix_entry(unsigned long i) {
+  return static_cast<float>(i / 8 * 3 % 5 + i % 8);
+}
 float matrix_product(unsigned long i) {
   float sum = 0;
   for (unsigned long k = 0; k < 8; ++k) sum += matrix_entry(i / 8 * 8 + k) * matrix_entry(k * 8 + i % 8);
@@ -89,8 +99,7 @@ id make_pipeline(Check& check, id device, const Kernel& kernel) {
   id error = nullptr;
   if (missing(check, device, "newLibraryWithSource:options:error:")) return nullptr;
   const id source = make_string(kernel.source);
-  const id library =
-      send<id>(device, "newLibraryWithSource:options:error:", source, static_cast<id>(nullptr), &error);
+  const id library = send<id>(device, "newLibraryWithSource:options:error:", source, static_cast<id>(nullptr), &error);
   if (library == nullptr) return say(check, Check::Result::fail, "does not compile", description_of(error)), nullptr;
   if (missing(check, library, "newFunctionWithName:")) return nullptr;
   const id function = send<id>(library, "newFunctionWithName:", make_string(kernel.function));

@@ -3,7 +3,9 @@
 namespace lumelift::shim {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 bool equal(const char* text, size_t size, const char* name) {
   size_t i = 0;
@@ -149,31 +151,56 @@ bool same_types(const char* encoding, const char* wanted) noexcept {
 
 const char* reason_id(Reason reason) noexcept {
   switch (reason) {
-    case Reason::none: return "";
-    case Reason::program_not_listed: return "program-not-listed";
-    case Reason::only_malformed: return "only-malformed";
-    case Reason::ceiling_absent: return "ceiling-absent";
-    case Reason::ceiling_zero: return "ceiling-zero";
-    case Reason::ceiling_malformed: return "ceiling-malformed";
-    case Reason::ceiling_out_of_range: return "ceiling-out-of-range";
-    case Reason::threadgroup_malformed: return "threadgroup-malformed";
-    case Reason::threadgroup_out_of_range: return "threadgroup-out-of-range";
-    case Reason::working_set_malformed: return "working-set-malformed";
-    case Reason::working_set_out_of_range: return "working-set-out-of-range";
-    case Reason::inherit_malformed: return "inherit-malformed";
-    case Reason::verbose_malformed: return "verbose-malformed";
-    case Reason::receipt_malformed: return "receipt-malformed";
-    case Reason::trace_malformed: return "trace-malformed";
-    case Reason::metal_missing: return "metal-missing";
-    case Reason::base_class_missing: return "base-class-missing";
-    case Reason::init_method_missing: return "init-method-missing";
-    case Reason::init_method_inherited: return "init-method-inherited";
-    case Reason::init_method_encoding: return "init-method-encoding";
-    case Reason::device_not_paravirtual: return "device-not-paravirtual";
-    case Reason::method_missing: return "method-missing";
-    case Reason::method_encoding: return "method-encoding";
-    case Reason::install_failed: return "install-failed";
-    case Reason::self_check_failed: return "self-check-failed";
+    case Reason::none:
+      return "";
+    case Reason::program_not_listed:
+      return "program-not-listed";
+    case Reason::only_malformed:
+      return "only-malformed";
+    case Reason::ceiling_absent:
+      return "ceiling-absent";
+    case Reason::ceiling_zero:
+      return "ceiling-zero";
+    case Reason::ceiling_malformed:
+      return "ceiling-malformed";
+    case Reason::ceiling_out_of_range:
+      return "ceiling-out-of-range";
+    case Reason::threadgroup_malformed:
+      return "threadgroup-malformed";
+    case Reason::threadgroup_out_of_range:
+      return "threadgroup-out-of-range";
+    case Reason::working_set_malformed:
+      return "working-set-malformed";
+    case Reason::working_set_out_of_range:
+      return "working-set-out-of-range";
+    case Reason::inherit_malformed:
+      return "inherit-malformed";
+    case Reason::verbose_malformed:
+      return "verbose-malformed";
+    case Reason::receipt_malformed:
+      return "receipt-malformed";
+    case Reason::trace_malformed:
+      return "trace-malformed";
+    case Reason::metal_missing:
+      return "metal-missing";
+    case Reason::base_class_missing:
+      return "base-class-missing";
+    case Reason::init_method_missing:
+      return "init-method-missing";
+    case Reason::init_method_inherited:
+      return "init-method-inherited";
+    case Reason::init_method_encoding:
+      return "init-method-encoding";
+    case Reason::device_not_paravirtual:
+      return "device-not-paravirtual";
+    case Reason::method_missing:
+      return "method-missing";
+    case Reason::method_encoding:
+      return "method-encoding";
+    case Reason::install_failed:
+      return "install-failed";
+    case Reason::self_check_failed:
+      return "self-check-failed";
   }
   return "";
 }

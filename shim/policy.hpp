@@ -13,9 +13,9 @@ inline constexpr int64_t kFamilies[] = {1001, 1002, 1003, 1004, 1005, 1006, 1007
 inline constexpr size_t kFamilyCount = sizeof kFamilies / sizeof kFamilies[0];
 
 /// The published default of LUME_METAL_MAX_THREADGROUP_MEMORY, and the limits above which a size is a typing error.
-inline constexpr uint64_t kDefaultThreadgroupMemory = 65536;                 // bytes
-inline constexpr uint64_t kHighestThreadgroupMemory = uint64_t{1} << 20;     // bytes
-inline constexpr uint64_t kHighestWorkingSet = uint64_t{1} << 50;            // bytes
+inline constexpr uint64_t kDefaultThreadgroupMemory = 65536;              // bytes
+inline constexpr uint64_t kHighestThreadgroupMemory = uint64_t{1} << 20;  // bytes
+inline constexpr uint64_t kHighestWorkingSet = uint64_t{1} << 50;         // bytes
 
 /// The variables that users and scripts set. `absent` for a setting is a null pointer; an empty text is malformed.
 inline constexpr char kCeilingVariable[] = "LUME_METAL_APPLE_FAMILY_MAX";

@@ -43,7 +43,9 @@ void print(int fd, const char* data, size_t size) {
     size -= static_cast<size_t>(count);
   }
 }
-void print(int fd, const char* text) { print(fd, text, strlen(text)); }
+void print(int fd, const char* text) {
+  print(fd, text, strlen(text));
+}
 
 bool parse_ceiling(const char* text, int64_t& ceiling) {
   uint64_t value = 0;
@@ -62,8 +64,10 @@ bool parse_flag(const char* text, Options& options) {
     const char* name;
     bool Options::*member;
   };
-  constexpr Flag kFlags[] = {{"--text", &Options::text},           {"--functional", &Options::functional},
-                             {"--self-test", &Options::self_test}, {"--help", &Options::help},
+  constexpr Flag kFlags[] = {{"--text", &Options::text},
+                             {"--functional", &Options::functional},
+                             {"--self-test", &Options::self_test},
+                             {"--help", &Options::help},
                              {"--version", &Options::version}};
   for (const Flag& flag : kFlags)
     if (strcmp(text, flag.name) == 0) return options.*flag.member = true;
@@ -78,7 +82,8 @@ bool parse(int argc, char** argv, Options& options) {
     bool good = false;
     if (strcmp(name, "--expect") == 0) good = parse_kind(argv[i], options.expectation.kind);
     if (strcmp(name, "--ceiling") == 0) good = parse_ceiling(argv[i], options.expectation.ceiling);
-    if (strcmp(name, "--threadgroup-memory") == 0) good = parse_decimal(argv[i], options.expectation.threadgroup_memory);
+    if (strcmp(name, "--threadgroup-memory") == 0)
+      good = parse_decimal(argv[i], options.expectation.threadgroup_memory);
     if (strcmp(name, "--receipt") == 0) good = (options.receipt = argv[i])[0] != '\0';
     if (!good) return false;
   }
@@ -207,7 +212,8 @@ void render_text(const Report& report, Text& out) {
     if (report.checks[i].message[0] != '\0') out.put("  ").put(report.checks[i].message);
     out.put('\n');
   }
-  for (size_t i = 0; i < report.judgement.count; ++i) row(out, "problem"), out.put(report.judgement.problems[i]).put('\n');
+  for (size_t i = 0; i < report.judgement.count; ++i)
+    row(out, "problem"), out.put(report.judgement.problems[i]).put('\n');
 }
 
 int prove_assertions() {

@@ -13,9 +13,12 @@ uint64_t key_of(Query query, int64_t argument) {
 
 const char* selector_of(Query query) {
   switch (query) {
-    case Query::supports_family: return "supportsFamily:";
-    case Query::threadgroup_memory: return "maxThreadgroupMemoryLength";
-    case Query::working_set: return "recommendedMaxWorkingSetSize";
+    case Query::supports_family:
+      return "supportsFamily:";
+    case Query::threadgroup_memory:
+      return "maxThreadgroupMemoryLength";
+    case Query::working_set:
+      return "recommendedMaxWorkingSetSize";
   }
   return "";
 }

@@ -17,7 +17,9 @@ bool has_hole(const Answers& answers) {
 
 }  // namespace
 
-bool Answers::family(int64_t value) const noexcept { return (families & bit_of(value)) != 0; }
+bool Answers::family(int64_t value) const noexcept {
+  return (families & bit_of(value)) != 0;
+}
 
 int64_t Answers::highest_apple() const noexcept {
   int64_t highest = 0;
@@ -28,11 +30,16 @@ int64_t Answers::highest_apple() const noexcept {
 
 const char* verdict_name(Verdict verdict) noexcept {
   switch (verdict) {
-    case Verdict::stock: return "stock";
-    case Verdict::unlocked: return "unlocked";
-    case Verdict::physical: return "physical";
-    case Verdict::no_device: return "no-device";
-    case Verdict::over_broad: return "over-broad";
+    case Verdict::stock:
+      return "stock";
+    case Verdict::unlocked:
+      return "unlocked";
+    case Verdict::physical:
+      return "physical";
+    case Verdict::no_device:
+      return "no-device";
+    case Verdict::over_broad:
+      return "over-broad";
   }
   return "";
 }
@@ -51,8 +58,10 @@ Judgement judge(const Answers& answers, const Expectation& expectation) noexcept
   // A guest that reports more by itself than a low ceiling asks for is no fault of the profile.
   if (answers.highest_apple() > ceiling && answers.highest_apple() > kStockFamily)
     result.problem("an Apple family above the ceiling is answered with yes");
-  if (answers.family(5001)) result.problem("Metal 3 is claimed: programs would use objects that this device cannot make");
-  if (answers.family(5002)) result.problem("Metal 4 is claimed: programs would use objects that this device cannot make");
+  if (answers.family(5001))
+    result.problem("Metal 3 is claimed: programs would use objects that this device cannot make");
+  if (answers.family(5002))
+    result.problem("Metal 4 is claimed: programs would use objects that this device cannot make");
   if (answers.beyond != 0) result.problem("families that do not exist are answered with yes");
   if (has_hole(answers)) result.problem("an Apple family below the highest one is answered with no");
   if (result.count != 0)
@@ -67,7 +76,8 @@ bool holds(const Answers& answers, const Expectation& expectation, Judgement& ju
     if (judgement.verdict == Verdict::unlocked) judgement.problem("expected stock answers, but families are raised");
     return judgement.verdict == Verdict::stock || judgement.verdict == Verdict::physical;
   }
-  if (judgement.verdict == Verdict::stock) judgement.problem("expected raised answers, but they are those of a stock guest");
+  if (judgement.verdict == Verdict::stock)
+    judgement.problem("expected raised answers, but they are those of a stock guest");
   if (judgement.verdict != Verdict::unlocked) return false;
   bool good = true;
   if (expectation.ceiling != 0 && answers.highest_apple() != expectation.ceiling) {
@@ -87,9 +97,12 @@ Exit exit_status(const Answers& answers, const Expectation& expectation, Judgeme
   if (expectation.kind != Expectation::Kind::nothing)
     return holds(answers, expectation, judgement) ? Exit::stock : Exit::not_as_expected;
   switch (judgement.verdict) {
-    case Verdict::unlocked: return Exit::unlocked;
-    case Verdict::physical: return Exit::physical;
-    default: return Exit::stock;
+    case Verdict::unlocked:
+      return Exit::unlocked;
+    case Verdict::physical:
+      return Exit::physical;
+    default:
+      return Exit::stock;
   }
 }
 

@@ -36,15 +36,15 @@ struct Expectation {
 
 /// The exit statuses of the probe.
 enum class Exit : int {
-  stock = 0,              // also: what --expect asked for
-  no_device = 1,          // right after a boot: try again after some seconds
+  stock = 0,      // also: what --expect asked for
+  no_device = 1,  // right after a boot: try again after some seconds
   usage = 2,
   not_as_expected = 3,
-  over_broad = 4,         // Metal 3 or 4, a family above the ceiling, or a hole below the highest
+  over_broad = 4,  // Metal 3 or 4, a family above the ceiling, or a hole below the highest
   functional_failure = 5,
   self_test_failure = 6,
   unlocked = 10,
-  physical = 11,          // not a paravirtual device
+  physical = 11,  // not a paravirtual device
 };
 
 /// Problems are static texts, at most kMostProblems of them.

@@ -43,7 +43,9 @@ id default_device() {
   return make == nullptr ? nullptr : make();
 }
 
-bool family(id device, int64_t value) { return send<BOOL>(device, "supportsFamily:", static_cast<long>(value)) != 0; }
+bool family(id device, int64_t value) {
+  return send<BOOL>(device, "supportsFamily:", static_cast<long>(value)) != 0;
+}
 uint64_t size(id device, const char* selector) {
   return responds(device, selector) ? send<unsigned long>(device, selector) : 0;
 }
@@ -173,4 +175,6 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 }  // namespace lumelift::shim
 
-extern "C" int main(int argc, char** argv) { return lumelift::shim::dispatch(argc, argv); }
+extern "C" int main(int argc, char** argv) {
+  return lumelift::shim::dispatch(argc, argv);
+}

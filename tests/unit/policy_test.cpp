@@ -19,15 +19,62 @@ Settings tested() {
   return settings;
 }
 
-Reason reason_of(const Settings& settings) { return read_policy(settings).reason; }
+Reason reason_of(const Settings& settings) {
+  return read_policy(settings).reason;
+}
 
 /// What no number of ours looks like, however lenient parsers elsewhere are.
 constexpr const char* kMalformed[] = {
-    "",         " ",        " 1009",     "1009 ",     "\t1009",    "1009\n",   "+1009",   "-1009",     "-1",       "--1009",
-    "0x3f1",    "0X3F1",    "0b1111",    "0o1761",    "01009",     "00",       "0001009", "1009.0",    "1009,",    "1,009",
-    "1_009",    "1009u",    "1009L",     "1e3",       "1009e0",    "nan",      "inf",     "true",      "yes",      "Apple9",
-    "1009abc",  "abc1009",  "\"1009\"",  "'1009'",    "$1009",     "1009;",    "1009 1007", "\xd9\xa1", "\xef\xbc\x91", "1009\x01",
-    "18446744073709551616", "99999999999999999999999", "1009%", "1 009", "(1009)", "1009/1", "#1009", "NULL", "-0", "+0",
+    "",
+    " ",
+    " 1009",
+    "1009 ",
+    "\t1009",
+    "1009\n",
+    "+1009",
+    "-1009",
+    "-1",
+    "--1009",
+    "0x3f1",
+    "0X3F1",
+    "0b1111",
+    "0o1761",
+    "01009",
+    "00",
+    "0001009",
+    "1009.0",
+    "1009,",
+    "1,009",
+    "1_009",
+    "1009u",
+    "1009L",
+    "1e3",
+    "1009e0",
+    "nan",
+    "inf",
+    "true",
+    "yes",
+    "Apple9",
+    "1009abc",
+    "abc1009",
+    "\"1009\"",
+    "'1009'",
+    "$1009",
+    "1009;",
+    "1009 1007",
+    "\xd9\xa1",
+    "\xef\xbc\x91",
+    "1009\x01",
+    "18446744073709551616",
+    "99999999999999999999999",
+    "1009%",
+    "1 009",
+    "(1009)",
+    "1009/1",
+    "#1009",
+    "NULL",
+    "-0",
+    "+0",
 };
 
 std::string removed(const char* list, size_t expected) {
@@ -220,7 +267,8 @@ TEST_CASE("policy: type encodings are compared without their offsets") {
   CHECK(same_types("c24@0:8q16", "B@:q"));
   CHECK(same_types("Q16@0:8", "Q@:"));
   CHECK(same_types("v16@0:8", "v@:"));
-  for (const char* wrong : {"", "B", "B24@0:8", "B24@0:8Q16", "i24@0:8q16", "B24@0:8q16q24", "B24@0:8@16", "^B24@0:8q16"})
+  for (const char* wrong :
+       {"", "B", "B24@0:8", "B24@0:8Q16", "i24@0:8q16", "B24@0:8q16q24", "B24@0:8@16", "^B24@0:8q16"})
     CHECK_FALSE(same_types(wrong, "B@:q"));
   CHECK_FALSE(same_types(nullptr, "B@:q"));
 }
