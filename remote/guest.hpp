@@ -83,7 +83,8 @@ class Guest {
 
   /// launchd.
   [[nodiscard]] AgentSeen agent(const std::string& domain, const std::string& label);
-  void lint_plist(const std::string& path);
+  /// Has the guest's plutil check a plist before anything is written. Throws "agent-plist-refused".
+  void lint_plist_text(std::string_view plist);
   /// Loads the plist and looks until the label is there; decides status 5, 37, 119, 125 by looking, never by number alone.
   void bootstrap(const std::string& domain, const std::string& label, const std::string& plist, const sys::Deadline& deadline);
   /// Unloads and waits until launchd no longer knows the label. Unknown already is success.

@@ -26,11 +26,11 @@ namespace lumelift {
 /// What we may log in with; tried in the order key file, agent (at most two keys), password, keyboard-interactive.
 struct Credentials {
   std::string user;
-  std::optional<sys::Secret> password;
-  std::optional<sys::fs::path> key_file;
-  std::optional<sys::Secret> passphrase;
+  std::optional<sys::Secret> password = {};
+  std::optional<sys::fs::path> key_file = {};
+  std::optional<sys::Secret> passphrase = {};
   bool use_agent = false;
-  std::vector<sys::fs::path> default_keys;  ///< tried silently when they exist
+  std::vector<sys::fs::path> default_keys = {};  ///< tried silently when they exist
 };
 
 /// How a remote command ended. Exactly one of status and signal is set, or neither: the connection ended first.
@@ -57,7 +57,8 @@ struct ExecOptions {
 /// also fails ("guest-lost") when the peer is silent for 15 s while an answer is due; closing never blocks.
 /// Throws Error: "guest-lost", "guest-timeout", "guest-kex-mismatch" (names both algorithm lists), "guest-handshake" (reset
 /// or garbage before the key exchange: worth a retry), "guest-auth-failed" (lists what was tried and what the server
-/// offers), "guest-key-unusable" (names file and reason). Throws sys::Interrupted.
+/// offers), "guest-key-unusable" (names file and reason), "guest-protocol" (the server refused a channel or a command).
+/// Throws sys::Interrupted. A connection that ends while a command runs is not an Error: ExecResult says it.
 class Session {
  public:
   /// Key exchange on a connected socket.
@@ -83,8 +84,9 @@ class Session {
   using Observer = std::function<void(std::string_view command, const ExecResult&, sys::Milliseconds)>;
   void observe(Observer observer);
 
+  struct State;  ///< the inside, known to the sources of this folder only
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
   friend class Transfer;
 };
@@ -96,6 +98,8 @@ class Session::Channel {
   ~Channel();
   /// Writes all of `bytes`; the deadline is renewed by progress: it fails when nothing moved for 15 s. Throws as Session.
   void write_all(std::span<const std::byte> bytes);
+  /// True when the program ended before it took all input; further writes do nothing.
+  [[nodiscard]] bool ended() const;
   /// Sends end-of-file, drains output, waits for the end.
   [[nodiscard]] ExecResult finish(const sys::Deadline& deadline);
 

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "remote/session.hpp"
+
+struct _LIBSSH2_CHANNEL;
+
+namespace lumelift {
+
+/// The inside of a Session, shared by the sources that drive libssh2 and by nobody else. Owns the socket and the libssh2
+/// session. Everything is non-blocking; wait() is the only place that sleeps.
+struct Session::State {
+  using Clock = std::chrono::steady_clock;
+  using Call = std::function<long()>;
+
+  explicit State(sys::Fd connected);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Repeats `call` until it no longer has to wait; returns what it returned.
+  long drive(const char* doing, const sys::Deadline& deadline, const Call& call);
+  /// Repeats `call` only while a packet of its own is half sent (libssh2 takes no other packet before that one is out), so
+  /// it may return LIBSSH2_ERROR_EAGAIN.
+  long attempt(const char* doing, const sys::Deadline& deadline, const Call& call);
+  /// Sleeps until the socket can go on. Throws "guest-timeout", "guest-lost" after 15 s of silence, Interrupted.
+  void wait(const char* doing, const sys::Deadline& deadline);
+  /// An answer is due from now on: silence is counted from here.
+  void expect_answer() { quiet_since = Clock::now(); }
+  /// True when `rc` says that the connection is gone; nothing is sent on it any more.
+  bool lost(long rc);
+  /// Throws the Error that fits the result `rc` of libssh2.
+  [[noreturn]] void fail(const char* doing, long rc);
+  [[nodiscard]] std::string library_message() const;
+
+  sys::Fd socket;
+  _LIBSSH2_SESSION* ssh = nullptr;
+  std::string host_key, login_method;
+  Observer observer;
+
+  bool dead = false;          ///< no byte goes in or out any more
+  bool authenticated = false; ///< keepalives are allowed
+  bool send_blocked = false;  ///< a packet is half sent
+  Clock::time_point quiet_since = Clock::now();
+  Clock::time_point interrupted_since{};
+  int io_error = 0;           ///< errno of the last failed send or receive; 0 for an orderly end
+  std::string greeting;       ///< the first bytes of the peer, kept until the keys are exchanged
+  bool keep_greeting = true;
+  std::string farewell;       ///< the peer's disconnect message
+  const sys::Secret* answer = nullptr;  ///< for one keyboard-interactive prompt
+};
+
+/// An open channel and what it has said so far. Frees the channel without waiting.
+struct ChannelHandle {
+  ChannelHandle(Session::State& owner, _LIBSSH2_CHANNEL* open) : session(owner), channel(open) {}
+  ~ChannelHandle();
+  ChannelHandle(const ChannelHandle&) = delete;
+  ChannelHandle& operator=(const ChannelHandle&) = delete;
+
+  /// Opens a channel and starts `command` in it.
+  static std::unique_ptr<ChannelHandle> start(Session::State& session, std::string_view command,
+                                              const sys::Deadline& deadline);
+  /// Takes what has arrived on both streams; true when something had.
+  bool drain(const ExecOptions& options, const sys::Deadline& deadline);
+  /// Sends a piece of `input`; returns how much went. 0 when the guest takes nothing now.
+  std::size_t feed(std::string_view input, const sys::Deadline& deadline);
+  [[nodiscard]] bool at_end() const;
+  /// Sends end-of-file, drains, waits for the end.
+  void finish(const ExecOptions& options, const sys::Deadline& deadline);
+
+  Session::State& session;
+  _LIBSSH2_CHANNEL* channel;
+  ExecResult result;
+  bool cut = false;  ///< the connection ended under it
+};
+
+}  // namespace lumelift

@@ -1,0 +1,95 @@
+"""A second SSH server with manners that OpenSSH does not have: odd_server.py PORT MODE [ARGUMENT].
+
+    password          user "lume", password "secret"
+    interactive N     keyboard-interactive only, in N rounds; the round that hides its input wants "secret"
+    tiny              as password, with windows of 4 kB and packets of 512 bytes
+    signal            as password; every command ends by SIGTERM
+    banner            as password, with 200 lines before the greeting and a login banner full of terminal escapes
+"""
+
+import asyncio
+import sys
+
+import asyncssh
+
+PORT, MODE, ARGUMENTS = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+
+class Account(asyncssh.SSHServer):
+    def connection_made(self, connection):
+        self.connection = connection
+        self.round = 0
+        if MODE == "banner":
+            connection.send_auth_banner("\x1b]0;owned\x07\x1b[31mred\n")
+
+    def begin_auth(self, username):
+        return True
+
+    def password_auth_supported(self):
+        return MODE != "interactive"
+
+    def validate_password(self, username, password):
+        return username == "lume" and password == "secret"
+
+    def kbdint_auth_supported(self):
+        return MODE == "interactive"
+
+    def get_kbdint_challenge(self, username, language, submethods):
+        return self.next_round()
+
+    def next_round(self):
+        self.round += 1
+        last = self.round == int(ARGUMENTS[0])
+        if last:
+            return "", "", "", [("Password: ", False)]
+        return "", "Read this first", "", [("Continue? ", True)] if self.round % 2 else []
+
+    def validate_kbdint_response(self, username, responses):
+        if self.round == int(ARGUMENTS[0]):
+            return username == "lume" and list(responses) == ["secret"]
+        return self.next_round()
+
+
+async def handle(process):
+    if MODE == "signal":
+        process.exit_with_signal("TERM", False, "ended")
+        return
+    command = await asyncio.create_subprocess_shell(
+        process.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    await process.redirect(stdin=command.stdin, stdout=command.stdout, stderr=command.stderr)
+    status = await command.wait()
+    await process.stdout.drain()
+    process.exit(status)
+
+
+async def greet(reader, writer):
+    """Lines before the greeting are allowed by the protocol; then everything goes to the real server."""
+    for number in range(200):
+        writer.write(f"line {number} before the greeting\r\n".encode())
+    inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", INNER)
+
+    async def pump(source, sink):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+    await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
+
+
+async def main():
+    options = {}
+    if MODE == "tiny":
+        options = {"window": 4096, "max_pktsize": 512}
+    port = 0 if MODE == "banner" else PORT
+    server = await asyncssh.create_server(
+        Account, "127.0.0.1", port, server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+        process_factory=handle, encoding=None, **options)
+    if MODE == "banner":
+        global INNER
+        INNER = server.sockets[0].getsockname()[1]
+        await asyncio.start_server(greet, "127.0.0.1", PORT)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main())

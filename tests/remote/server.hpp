@@ -1,0 +1,91 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "host/sys/error.hpp"
+#include "remote/session.hpp"
+
+namespace lumelift::test {
+
+namespace fs = std::filesystem;
+
+/// A folder of this test's own, removed at the end.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  fs::path write(const std::string& name, std::string_view content, unsigned mode = 0600) const;
+
+ private:
+  fs::path path_;
+};
+
+/// One server process on a free loopback port, with a home of its own. Killed, with its children, at the end.
+class Server {
+ public:
+  /// OpenSSH's sshd with our key and `lines` in front of its configuration.
+  static Server openssh(const std::vector<std::string>& lines = {});
+  /// tests/remote/odd_server.py with these arguments.
+  static Server odd(const std::vector<std::string>& arguments);
+  ~Server();
+  Server(Server&& other) noexcept;
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] const fs::path& home() const { return folder_->path(); }
+  [[nodiscard]] fs::path key() const { return folder_->path() / "user_key"; }
+  [[nodiscard]] std::string user() const;
+  /// Credentials with our key.
+  [[nodiscard]] Credentials login() const;
+  /// A connected session; authenticated with our key.
+  [[nodiscard]] Session connect() const;
+  [[nodiscard]] Session connect(const Credentials& credentials) const;
+
+ private:
+  Server() = default;
+  void start(const std::vector<std::string>& argv);
+  std::unique_ptr<TempFolder> folder_;
+  pid_t pid_ = -1;
+  int port_ = 0;
+};
+
+/// The id of the Error that `action` throws, or "none".
+template <class Action>
+std::string error_id(Action action);
+/// Message, details and fix of the Error that `action` throws, joined by newlines.
+template <class Action>
+std::string error_text(Action action);
+
+std::string joined(const Error& error);
+
+template <class Action>
+std::string error_id(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.id();
+  }
+  return "none";
+}
+
+template <class Action>
+std::string error_text(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return joined(error);
+  }
+  return "none";
+}
+
+/// Runs a program of this host and returns what it printed; fails the test when it fails.
+std::string host_run(const std::vector<std::string>& argv, const std::string& input = {});
+
+}  // namespace lumelift::test
