@@ -102,17 +102,16 @@ std::string_view verdict_text(Verdict verdict) {
   return "inconclusive";
 }
 
-std::optional<Outlier> lone_outlier(std::span<const double> rates, double limit) {
+std::optional<Outlier> lone_outlier(std::span<const double> rates) {
   if (rates.size() < 4) return std::nullopt;
   const auto whole = summarise(rates);
-  if (whole.spread() <= limit) return std::nullopt;
   // Only an end of the range can widen it.
   const auto further = whole.median - whole.min > whole.max - whole.median ? whole.min : whole.max;
   const auto at = std::find(rates.begin(), rates.end(), further) - rates.begin();
   std::vector<double> rest(rates.begin(), rates.end());
   rest.erase(rest.begin() + at);
   const auto without = summarise(rest).spread();
-  if (without > limit) return std::nullopt;
+  if (without > whole.spread() / 2) return std::nullopt;
   return Outlier{static_cast<std::size_t>(at), further, without};
 }
 

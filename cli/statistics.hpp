@@ -54,8 +54,8 @@ struct Outlier {
   double spread_without = 0;
 };
 
-/// The sample whose removal brings the spread below `limit`, if one alone does; needs at least four samples.
-[[nodiscard]] std::optional<Outlier> lone_outlier(std::span<const double> rates, double limit);
+/// The sample whose removal at least halves the spread, if one alone does; needs four samples or more.
+[[nodiscard]] std::optional<Outlier> lone_outlier(std::span<const double> rates);
 
 /// `value` at six significant digits, the resolution of llama-bench's own `samples_ts`.
 [[nodiscard]] double six_digits(double value);
