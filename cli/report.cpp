@@ -215,9 +215,9 @@ void Builder::weigh(TestReport& test, const std::string& subject) {
     cell.rejected = spread > report_.limits.reject;
     auto text = fmt::format("spread {} is above {}", percent(spread),
                             percent(cell.rejected ? report_.limits.reject : report_.limits.flag));
-    if (const auto outlier = lone_outlier(cell.rates, report_.limits.flag)) {
-      text += fmt::format("; one sample makes it, number {} of {} ({}): {} without it", outlier->index + 1,
-                          cell.rates.size(), figure(outlier->rate), percent(outlier->spread_without));
+    if (const auto outlier = lone_outlier(cell.rates)) {
+      text += fmt::format("; sample {} of {} ({}) makes most of it: {} without", outlier->index + 1, cell.rates.size(),
+                          rate_figure(outlier->rate), percent(outlier->spread_without));
     }
     if (cell.rejected) text += "; not used, measure again";
     find(cell.rejected ? Level::refused : Level::flagged, fmt::format("{}, {}", subject, role_name(role)), text);
@@ -241,6 +241,13 @@ void Builder::compare(TestReport& test, const std::string& subject) {
   }
 }
 
+std::string trimmed_zeros(std::string text) {
+  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 const Comparison* TestReport::against(Role role) const {
@@ -256,12 +263,12 @@ bool Report::refused_something() const {
 
 Report make_report(const std::vector<Arm>& arms, const Limits& limits) { return Builder(limits).build(arms); }
 
+std::string rate_figure(double rate) {
+  return trimmed_zeros(rate >= 10 ? fmt::format("{:.4f}", rate) : fmt::format("{:.6g}", rate));
+}
+
 std::string figure(double value) {
-  auto text = value >= 1 ? fmt::format("{:.4f}", value) : fmt::format("{:.6g}", value);
-  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos) return text;
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  return text;
+  return trimmed_zeros(value >= 0.1 ? fmt::format("{:.4f}", value) : fmt::format("{:.6g}", value));
 }
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", fraction * 100); }

@@ -81,9 +81,11 @@ struct Report {
 /// show the same answers are refused as a pair: one of them is not what it is called.
 [[nodiscard]] Report make_report(const std::vector<Arm>& arms, const Limits& limits);
 
-/// A rate, ratio or percentage as every rendering prints it: four decimals, trailing zeros dropped, below 1 six significant
-/// digits instead. Medians of two six-digit samples need at most seven digits, which four decimals hold up to 999; and the
-/// published tables use the same form, so a figure can be searched for.
+/// A rate as every rendering prints it: six significant digits, which is what llama-bench gives for one sample, and from 10
+/// on four decimals, because the median of an even number of samples lies half a step between two of them (431.8625 between
+/// 431.411 and 432.314 needs the seventh digit). Trailing zeros are dropped; it is the form of the published tables.
+[[nodiscard]] std::string rate_figure(double rate);
+/// A ratio or percentage: four decimals, as published; below 0.1 six significant digits.
 [[nodiscard]] std::string figure(double value);
 /// A fraction as per cent with one decimal: "32.8 %".
 [[nodiscard]] std::string percent(double fraction);

@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 /// A field of text: quoted where needed, and never one that a spreadsheet would run as a formula.
 std::string csv(std::string_view text) {
   auto field = cleaned(text);
-  if (!field.empty() && std::string_view("=+-@\t").find(field.front()) != std::string_view::npos) field.insert(0, "'");
+  if (!field.empty() && std::string_view("=+-@\t").find(field.front()) != std::string_view::npos) field = '\'' + field;
   if (field.find_first_of(",\"\n") == std::string::npos) return field;
   std::string quoted = "\"";
   for (const char c : field) quoted += c == '"' ? "\"\"" : std::string(1, c);
@@ -21,7 +21,7 @@ std::string csv(std::string_view text) {
 
 std::string median_of(const TestReport& test, Role role) {
   const auto cell = test.cells.find(role);
-  return cell == test.cells.end() || cell->second.rejected ? std::string() : figure(cell->second.summary.median);
+  return cell == test.cells.end() || cell->second.rejected ? std::string() : rate_figure(cell->second.summary.median);
 }
 
 std::string spread_of(const TestReport& test, Role role) {

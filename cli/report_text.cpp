@@ -31,22 +31,22 @@ std::string cell_text(const TestReport& test, Role role) {
   const auto found = test.cells.find(role);
   if (found == test.cells.end()) return "-";
   const auto& cell = found->second;
-  return figure(cell.summary.median) + (cell.rejected ? " ✗" : cell.flagged ? " !" : "");
+  return rate_figure(cell.summary.median) + (cell.rejected ? " ✗" : cell.flagged ? " !" : "");
 }
 
 /// One line for the arms of a workload: what the reader needs in order to believe that they are comparable.
 std::string provenance(const WorkloadReport& entry) {
-  std::string text;
+  std::vector<std::vector<std::string>> rows;
   for (const auto role : columns) {
     const auto side = entry.sides.find(role);
     if (side == entry.sides.end()) continue;
-    text += fmt::format("  {:<10}", heading(role));
-    if (side->second.banner && side->second.banner->present()) text += side->second.banner->summary() + "  ";
-    const auto& sources = side->second.sources;
-    text += sources.size() == 1 ? cleaned(sources.front()) : fmt::format("{} and {} more files", cleaned(sources.front()), sources.size() - 1);
-    text += "\n";
+    const auto& facts = side->second;
+    auto files = cleaned(facts.sources.front());
+    if (facts.sources.size() > 1) files += fmt::format(" and {} more", facts.sources.size() - 1);
+    rows.push_back({"  " + std::string(heading(role)),
+                    facts.banner && facts.banner->present() ? facts.banner->summary() : "no banner", files});
   }
-  return text;
+  return table(rows);
 }
 
 std::string where(const WorkloadReport& entry) {
@@ -80,7 +80,7 @@ std::string comparisons(const WorkloadReport& entry) {
     for (const auto& against : test.comparisons) {
       if (against.against == Role::host) {
         rows.push_back({"  " + cleaned(test.test), "of bare metal", figure(against.ratio.value * 100) + " %",
-                        fmt::format("[{:.4g} %, {:.4g} %]", against.ratio.low * 100, against.ratio.high * 100), ""});
+                        fmt::format("[{:.2f}, {:.2f}]", against.ratio.low * 100, against.ratio.high * 100), ""});
       } else {
         rows.push_back({"  " + cleaned(test.test), fmt::format("unlocked / {}", heading(against.against)),
                         figure(against.ratio.value) + "×", interval(against),
@@ -131,8 +131,8 @@ std::string markdown_row(const TestReport& test, const WorkloadReport& entry) {
       continue;
     }
     const auto& summary = cell->second.summary;
-    text += fmt::format("| {}{} ({} to {}) ", figure(summary.median), cell->second.flagged ? " ⚠" : "", figure(summary.min),
-                        figure(summary.max));
+    text += fmt::format("| {}{} ({} to {}) ", rate_figure(summary.median), cell->second.flagged ? " ⚠" : "",
+                        rate_figure(summary.min), rate_figure(summary.max));
   }
   for (const auto role : {Role::stock, Role::cpu}) {
     if (!entry.sides.contains(role)) continue;
