@@ -35,9 +35,15 @@ struct HostFacts {
   std::string model;     ///< hw.model: "Mac13,2"
   std::string chip;      ///< machdep.cpu.brand_string: "Apple M1 Ultra"
   std::string os, build; ///< "26.6.1", "25G71"
-  std::string hardware_id;  ///< kern.uuid or IOPlatformUUID: names this Mac, unlike a host name
+  std::string hardware_id;  ///< IOPlatformUUID: names this Mac, unlike a host name
   std::uint64_t memory = 0; ///< bytes
   bool operator==(const HostFacts&) const = default;
+};
+
+/// Who runs this, as the environment says; the composition root reads it.
+struct Invoker {
+  std::optional<std::string> home;      ///< HOME
+  std::optional<std::string> sudo_uid;  ///< SUDO_UID
 };
 
 /// This Mac: typed preferences through `defaults`, and facts. Holds no state: every call looks again. Blocks up to 10 s per
@@ -49,11 +55,12 @@ class Host {
   /// Exact type by `defaults export`, never by what `defaults read` prints.
   [[nodiscard]] PrefValue preference(const PrefKey& key) const;
   /// Writes or deletes, then reads back until type and value agree (the preference daemon may answer the old value for a
-  /// moment). Absent is a value like any other. Refuses PrefContainer.
+  /// moment, up to 5 s), and again a moment later. Absent is a value like any other. Refuses PrefContainer.
   void set_preference(const PrefKey& key, const PrefValue& value) const;
 
-  /// Why running as this user is wrong (root, sudo, HOME of somebody else): the preference is per user. Nothing when fine.
-  [[nodiscard]] static std::optional<std::string> wrong_user();
+  /// Why running as this user is wrong (through sudo, HOME unset or somebody else's): the preference is per user. Nothing
+  /// when fine; root at home is.
+  [[nodiscard]] static std::optional<std::string> wrong_user(const Invoker& invoker);
 };
 
 }  // namespace lumelift
