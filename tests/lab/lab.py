@@ -276,9 +276,10 @@ def make_vm(vm: Vm, options):
 
 def write_accounts(vm):
     """The account files that sshd is shown: one user, who owns what we own."""
-    import crypt
     import warnings
-    warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import crypt
     uid, gid = os.geteuid(), os.getegid()
     texts = {
         "passwd": f"{vm['user']}:x:{uid}:{gid}:{vm['user']}:{vm.home}:{vm.path('login')}\n"

@@ -35,7 +35,7 @@ def parse(command, words, flags, options, repeated=(), operands=1, rest=False):
     values, names, queue = {name: [] for name in repeated}, [], list(words)
     while queue:
         word = queue.pop(0)
-        if rest and len(names) == operands:
+        if rest and len(names) == operands and not word.startswith("-"):
             values["rest"] = [word, *queue]
             break
         if not word.startswith("-") or word == "-":
@@ -329,7 +329,9 @@ def cmd_ssh(world, words):
     (name,), values = parse("ssh", words, (), ("--user", "--password", "--timeout", "--storage"), rest=True)
     vm = find(world, name, values.get("--storage"))
     run = login(vm, values)
-    command = " ".join(values.get("rest", []))
+    if not values.get("rest"):
+        raise Failure("An interactive session needs a terminal", USAGE)
+    command = " ".join(values["rest"])
     import subprocess
     key = os.path.join(world.home, ".ssh", "id_ed25519")
     ssh = ["/usr/bin/ssh", "-F", "/dev/null", "-i", key, "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",

@@ -24,7 +24,7 @@ def digest(path):
 
 def tree(root):
     """One line per entry below `root`: kind, mode, size, SHA-256, name, extended attributes."""
-    lines = []
+    lines = [f'folder {stat.S_IMODE(os.stat(root).st_mode):04o} "."']
     for folder, folders, names in os.walk(root):
         folders.sort()
         for name in sorted(folders + names):

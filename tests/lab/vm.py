@@ -55,8 +55,8 @@ def drop_unsynced(vm):
                 os.truncate(path, 0)
 
 
-def hold(world, vm, interruptible=True):
-    """The life of the foreground `lume run`. Returns 0 after a clean shutdown, 1 after a stop."""
+def launch(world, vm):
+    """Starts the keeper below this process; returns its process id once it would notice our end."""
     ready, told = os.pipe()
     holder = os.getpid()
     keeper = os.fork()
@@ -73,6 +73,12 @@ def hold(world, vm, interruptible=True):
     os.close(told)
     os.read(ready, 1)
     os.close(ready)
+    return keeper
+
+
+def hold(world, vm):
+    """The life of the foreground `lume run`. Returns 0 after a clean shutdown, 1 after a stop."""
+    keeper = launch(world, vm)
     stopping = []
 
     def interrupt(*_):
@@ -81,15 +87,10 @@ def hold(world, vm, interruptible=True):
             time.sleep(vm["stop_delay"])
             os.kill(keeper, signal.SIGTERM)
 
-    if interruptible:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, interrupt)
-    while True:
-        try:
-            _, status = os.waitpid(keeper, 0)
-            return os.waitstatus_to_exitcode(status)
-        except InterruptedError:
-            continue
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    _, status = os.waitpid(keeper, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def kill_all_below():
