@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/arms.hpp"
+#include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 #include "tests/unit/golden.hpp"
 
@@ -203,6 +204,29 @@ TEST_CASE("text from files cannot break a rendering") {
   CHECK(markdown.find("\\| \\[a\\]") != std::string::npos);
   CHECK(render_text(report).find('\x1b') == std::string::npos);
   CHECK(nlohmann::json::accept(render_json(report)));
+}
+
+TEST_CASE("the page is one file that asks for nothing, and escapes what it shows") {
+  const auto skeleton = sys::read_file(LUMELIFT_SOURCE_DIR "/templates/report.html", 1 << 20);
+  const auto page = render_html(published(), skeleton);
+  for (const auto* figure : {"4871.99", "431.8625", "4786.7", "286.7055", "12.6307", "206.5965", "11.0839×", "16.3567×",
+                             "98.2494 %", "72.0588 %", "1.0054×", "0.9929×", "32.8 %"}) {
+    CHECK(page.find(figure) != std::string::npos);
+  }
+  CHECK(page.find("{{") == std::string::npos);
+  for (const auto* outside : {"http:", "https:", "src=", "url(", "@import", "<script"}) CHECK(page.find(outside) == std::string::npos);
+  std::size_t dots = 0;
+  for (std::size_t at = 0; (at = page.find("<circle", at)) != std::string::npos; ++at) ++dots;
+  CHECK(dots == 100);
+
+  auto hostile = arm(Role::stock, {{"pp512", slow}});
+  hostile.model = "<img src=x onerror=alert(1)>\"'&{{workloads}}";
+  hostile.source = "<b>\x1b";
+  const auto escaped = render_html(make_report({hostile}, {}), skeleton);
+  CHECK(escaped.find("<img") == std::string::npos);
+  CHECK(escaped.find("&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;{{workloads}}") != std::string::npos);
+  CHECK(escaped.find('\x1b') == std::string::npos);
+  CHECK_THROWS_AS((void)render_html(published(), "<html>{{title}}</html>"), Error);
 }
 
 TEST_CASE("figures keep the digits that were measured") {
