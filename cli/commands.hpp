@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/console.hpp"
+#include "host/host.hpp"
 #include "host/sys/secret.hpp"
 
 namespace lumelift {
@@ -17,6 +18,7 @@ struct Context {
   std::filesystem::path home;        ///< of the user
   std::filesystem::path libexec;     ///< folder with liblumelift-metal.dylib and lumelift-probe
   std::filesystem::path templates;   ///< folder with profiles and skeletons
+  Invoker user = {};                 ///< who runs this, as the environment says
 };
 
 /// How to log in to a guest; shared by all commands that do.
@@ -28,6 +30,13 @@ struct LoginOptions {
   std::optional<sys::Secret> passphrase;
   bool use_agent = false;
   std::vector<std::filesystem::path> default_keys;  ///< tried when they exist
+};
+
+/// How much a command may restart, set and wait; see cli/plan.hpp for Restart.
+struct TargetOptions {
+  std::string vm;
+  LoginOptions login;
+  int timeout_s = 180;  ///< from starting the VM until its guest answers
 };
 
 /// One function per subcommand; each returns the exit status of the process and throws Error for failures.
@@ -47,5 +56,49 @@ struct ReportOptions {
   double material = 0.05;            ///< smallest change of a median that counts
 };
 [[nodiscard]] int run_report(Context& context, const ReportOptions& options);
+
+struct UnlockOptions {
+  TargetOptions target;
+  std::string profile = "tested";
+  std::optional<std::filesystem::path> workload;
+  std::string restart = "auto";            ///< auto, always, never
+  std::string host_preference = "set";     ///< set, keep
+  bool dry_run = false;
+};
+[[nodiscard]] int run_unlock(Context& context, const UnlockOptions& options);
+
+struct RollbackOptions {
+  TargetOptions target;
+  std::string restart = "auto";            ///< auto, always, never
+  bool host = false;                       ///< the preference alone
+  bool all = false;                        ///< every VM
+};
+[[nodiscard]] int run_rollback(Context& context, const RollbackOptions& options);
+
+struct StatusOptions {
+  TargetOptions target;                    ///< vm may be empty: all
+};
+[[nodiscard]] int run_status(Context& context, const StatusOptions& options);
+
+struct ProbeOptions {
+  TargetOptions target;
+  std::string profile = "tested";
+};
+[[nodiscard]] int run_probe(Context& context, const ProbeOptions& options);
+
+struct HistoryOptions {
+  std::string vm;                          ///< empty: all
+};
+[[nodiscard]] int run_history(Context& context, const HistoryOptions& options);
+
+struct DoctorOptions {
+  TargetOptions target;                    ///< vm may be empty: the host alone
+};
+[[nodiscard]] int run_doctor(Context& context, const DoctorOptions& options);
+
+struct TrustOptions {
+  std::string vm;
+};
+[[nodiscard]] int run_trust(Context& context, const TrustOptions& options);
 
 }  // namespace lumelift

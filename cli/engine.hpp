@@ -43,6 +43,11 @@ class Engine {
   /// Undoes the given runs, newest first, by looking. Steps of power that a stock VM no longer needs are let be.
   [[nodiscard]] UndoReport undo(std::vector<RunRecord> runs, Restart restart);
 
+  /// Marks steps of power that a stock VM does not need taken back: of a VM that is off by now, or whose restart would change
+  /// nothing. Only for committed runs: after a crash, power is part of what has to be put right. undo() does this itself; a
+  /// caller that starts the VM for the undo does it before.
+  void settle_power(const std::vector<RunRecord>& runs, Restart restart);
+
   /// Warnings that belong into the report, such as a plug that had to be pulled.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// What stopping and starting the VM took; not part of our own time.
@@ -77,7 +82,6 @@ class Engine {
   void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
   void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
   void undo_power(const StepRecord& record, const SetPower& step, UndoReport& report);
-  void let_power_be(const std::vector<RunRecord>& runs, Restart restart);
 
   Journal& journal_;
   const Host& host_;
@@ -89,6 +93,7 @@ class Engine {
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
+  bool vm_missing_ = false;  ///< during an undo: lume no longer knows the VM
   bool guest_gone_ = false;  ///< during an undo: one failure to reach the guest is enough
 };
 

@@ -106,6 +106,11 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
 
 void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
   const auto fail = [&](const Step& step, const Error& error) { report.failed.push_back(fmt::format("{}: {}", described(step), error.message())); };
+  if (vm_missing_ && !std::holds_alternative<SetPreference>(steps.front())) {
+    for (const auto& record : records) { journal_.mark(record.run, record.position, StepState::kept); }
+    for (const auto& step : steps) { report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm())); }
+    return;
+  }
   if (in_guest(steps.front()) && guest_gone_) {
     for (const auto& step : steps) { report.failed.push_back(described(step) + ": the guest cannot be reached"); }
     return;
@@ -148,8 +153,9 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
   journal_.set_run(run.id, left ? RunState::partial : RunState::undone);
 }
 
-void Engine::let_power_be(const std::vector<RunRecord>& runs, Restart restart) {
+void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
   const auto vm = lume_.find(link_.vm());
+  vm_missing_ = !vm;
   const bool running = vm && vm->power() == Power::running;
   const auto claims = journal_.claims(resource_of(feature_level_key()));
   const bool others = std::any_of(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
@@ -164,7 +170,7 @@ void Engine::let_power_be(const std::vector<RunRecord>& runs, Restart restart) {
       if (const auto* preference = std::get_if<SetPreference>(&step)) { changes = changes || preference->before != preference->after; }
     }
     const bool pointless = cycle && (others || !changes) && restart != Restart::always;
-    if (running && restart != Restart::never && !pointless) { continue; }
+    if (vm_missing_ || (running && restart != Restart::never && !pointless)) { continue; }
     for (const auto& record : records) {
       if (pending(record) && std::holds_alternative<SetPower>(step_from_json(record.body))) {
         journal_.mark(record.run, record.position, StepState::undone);
@@ -178,7 +184,7 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   guest_gone_ = false;
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   try {
-    let_power_be(runs, restart);
+    settle_power(runs, restart);
   } catch (const Error& error) {
     report.failed.push_back("the VM's power: " + error.message());
   }

@@ -139,6 +139,8 @@ GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& work
   for (const auto& source : kit) { add_file(source, root + "/" + source.to, source.state.mode); }
   goal.library = root + "/liblumelift-metal.dylib";
   goal.probe = root + "/lumelift-probe";
+  goal.probe_receipt = root + "/run/probe.json";
+  add_folder(goal, known, root + "/run", facts.home, 0700, true);
   if (!workload) { return goal; }
 
   const std::string own = root + "/" + workload->name;

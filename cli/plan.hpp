@@ -105,7 +105,7 @@ struct GuestGoal {
   std::vector<Folder> folders;  ///< parents first
   std::vector<File> files;      ///< the plist, where there is one, last
   std::optional<Agent> agent;
-  std::string library, probe;   ///< absolute guest paths
+  std::string library, probe, probe_receipt;   ///< absolute guest paths
 
   /// All paths, folders first: what has to be looked at.
   [[nodiscard]] std::vector<std::string> paths() const;

@@ -1,0 +1,240 @@
+#include "cli/app.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/executable.hpp"
+#include "cli/login.hpp"
+#include "cli/yaml_reader.hpp"
+#include "host/sys/process.hpp"
+#include "host/sys/time.hpp"
+
+namespace lumelift {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? std::optional<std::string>(value) : std::nullopt;
+}
+
+/// What is set for all commands.
+struct Global {
+  bool json = false, verbose = false, quiet = false;
+  std::string color = "auto";
+  LoginSources login;
+};
+
+fs::path first_existing(std::initializer_list<fs::path> candidates) {
+  std::error_code fault;
+  for (const auto& path : candidates) {
+    if (fs::exists(path, fault)) { return path; }
+  }
+  return *candidates.begin();
+}
+
+fs::path state_folder(const fs::path& home) {
+  if (const auto given = environment("LUMELIFT_STATE_DIR")) { return *given; }
+#ifdef __APPLE__
+  return home / "Library" / "Application Support" / "lumelift";
+#else
+  if (const auto xdg = environment("XDG_STATE_HOME")) { return fs::path(*xdg) / "lumelift"; }
+  return home / ".local" / "state" / "lumelift";
+#endif
+}
+
+Context make_context(Console& console) {
+  const fs::path folder = executable_path().parent_path();
+  const fs::path home = environment("HOME").value_or("");
+  Context context{console, state_folder(home), home, {}, {}, {}};
+  const auto kit = environment("LUMELIFT_KIT_DIR");
+  // Beside the program in a build folder, else where `cmake --install` puts it.
+  context.libexec = kit ? fs::path(*kit) : first_existing({folder / "shim", folder.parent_path() / "lib" / "lumelift"});
+  const auto templates = environment("LUMELIFT_TEMPLATES_DIR");
+  context.templates = templates ? fs::path(*templates) : first_existing({folder / "templates", folder.parent_path() / "share" / "lumelift"});
+  context.user.home = environment("HOME");
+  context.user.sudo_uid = environment("SUDO_UID");
+  return context;
+}
+
+void add_login(CLI::App& command, Global& global) {
+  auto& login = global.login;
+  command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
+  command.add_option("--port", login.port, "SSH port of the guest")->envname("LUMELIFT_PORT")->check(CLI::Range(1, 65535))->capture_default_str()->group("Login");
+  command.add_option("--key", login.key_file, "Private key file")->envname("LUMELIFT_KEY")->group("Login");
+  command.add_flag("--agent", login.use_agent, "Also try keys of the SSH agent (two at most)")->group("Login");
+  command.add_option("--password-fd", login.password_fd, "Read the password from this open descriptor")->check(CLI::NonNegativeNumber)->group("Login");
+  command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->group("Login");
+  command.add_flag("--ask-password", login.ask_password, "Ask for the password on the terminal; LUMELIFT_PASSWORD also works")->group("Login");
+}
+
+void add_target(CLI::App& command, TargetOptions& target, Global& global, bool vm_required) {
+  auto* vm = command.add_option("VM", target.vm, "Name of the VM, as lume ls shows it");
+  if (vm_required) { vm->required(); }
+  command.add_option("--timeout", target.timeout_s, "Seconds from starting the VM until its guest must answer")->check(CLI::Range(1, 86400))->capture_default_str();
+  add_login(command, global);
+}
+
+const CLI::IsMember restart_words{{"auto", "always", "never"}};
+
+/// All options of all commands. The action of the chosen one is left in `action`.
+class Commands {
+ public:
+  explicit Commands(Global& global) : global_(global) { declare(); }
+
+  CLI::App app{"Gives a macOS VM on Apple silicon the Metal capabilities that its GPU really has, and takes everything back exactly."};
+  std::function<int(Context&)> action;
+
+ private:
+  template <class Options>
+  CLI::App& add(const char* name, const char* text, std::shared_ptr<Options> options, int (*run)(Context&, const Options&)) {
+    CLI::App& command = *app.add_subcommand(name, text);
+    command.callback([this, options, run] {
+      action = [this, options, run](Context& context) {
+        if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home); }
+        return run(context, *options);
+      };
+    });
+    return command;
+  }
+
+  void declare() {
+    app.fallthrough();
+    app.set_version_flag("--version", std::string("lumelift ") + LUMELIFT_VERSION);
+    app.add_flag("--json", global_.json, "One JSON object on standard output");
+    app.add_flag("-v,--verbose", global_.verbose, "Show each command and how long it took");
+    app.add_flag("-q,--quiet", global_.quiet, "Only results, warnings and errors");
+    app.add_option("--color", global_.color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
+    app.require_subcommand(0, 1);
+
+    auto unlock = std::make_shared<UnlockOptions>();
+    CLI::App& unlock_command = add("unlock", "Unlock a VM, prove it, and run a workload with the library in it", unlock, &run_unlock);
+    add_target(unlock_command, unlock->target, global_, true);
+    unlock_command.add_option("--workload", unlock->workload, "Workload file (YAML)");
+    unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->capture_default_str();
+    unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), always, never")->check(restart_words)->capture_default_str();
+    unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
+    unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
+
+    auto rollback = std::make_shared<RollbackOptions>();
+    CLI::App& rollback_command = add("rollback", "Take back everything that lumelift did to a VM", rollback, &run_rollback);
+    add_target(rollback_command, rollback->target, global_, false);
+    rollback_command.add_option("--restart", rollback->restart, "Restart the VM to make it stock: auto, always, never")->check(restart_words)->capture_default_str();
+    auto* host = rollback_command.add_flag("--host", rollback->host, "Only the host preference");
+    rollback_command.add_flag("--all", rollback->all, "Every VM")->excludes(host);
+    rollback_command.final_callback([rollback] {
+      if ((rollback->host || rollback->all) != rollback->target.vm.empty()) {
+        throw CLI::ValidationError("rollback", "name one VM, or give --host or --all");
+      }
+    });
+
+    auto status = std::make_shared<StatusOptions>();
+    add_target(add("status", "Show preference, VMs, claims, workloads and drift; changes nothing", status, &run_status), status->target, global_, false);
+    auto probe = std::make_shared<ProbeOptions>();
+    CLI::App& probe_command = add("probe", "Show stock beside unlocked answers of a running VM", probe, &run_probe);
+    add_target(probe_command, probe->target, global_, true);
+    probe_command.add_option("--profile", probe->profile, "Profile name or file")->capture_default_str();
+    auto history = std::make_shared<HistoryOptions>();
+    add("history", "List what was done, newest first", history, &run_history).add_option("VM", history->vm, "Only this VM");
+    auto doctor = std::make_shared<DoctorOptions>();
+    add_target(add("doctor", "Check every precondition; each finding with evidence and fix", doctor, &run_doctor), doctor->target, global_, false);
+    auto trust = std::make_shared<TrustOptions>();
+    add("trust", "Forget a VM's pinned SSH host key", trust, &run_trust).add_option("VM", trust->vm, "Name of the VM")->required();
+
+    auto inspect = std::make_shared<InspectOptions>();
+    add("inspect", "Tell whether the library can be injected into a program", inspect, &run_inspect).add_option("FILE", inspect->files, "Programs, scripts, apps")->required();
+    auto report = std::make_shared<ReportOptions>();
+    CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
+    report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or a folder of them")->required();
+    report_command.add_option("--format", report->format, "text, json, csv, markdown or html")->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))->capture_default_str();
+    report_command.add_option("-o,--output", report->output, "Write to this file");
+  }
+
+  Global& global_;
+};
+
+Console::Options console_options(const Global& global) {
+  Console::Options options;
+  options.json = global.json;
+  options.verbosity = global.verbose ? 1 : global.quiet ? -1 : 0;
+  options.color = global.color == "always" ? ColorMode::always : global.color == "never" ? ColorMode::never : ColorMode::automatic;
+  options.no_color_env = environment("NO_COLOR").has_value();
+  return options;
+}
+
+/// Wrong usage in our own words, with the command that was probably meant.
+Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc, char** argv) {
+  Error error(ErrorKind::usage, "usage", problem.what());
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) { names.push_back(command->get_name()); }
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("-")) { continue; }
+    if (std::find(names.begin(), names.end(), word) != names.end()) { break; }
+    if (const auto meant = nearest(word, names)) { error.note(fmt::format("did you mean 'lumelift {}'?", *meant)); }
+    break;
+  }
+  return error.fix("see: lumelift --help");
+}
+
+int run(int argc, char** argv) {
+  Global global;
+  Commands commands(global);
+  try {
+    commands.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    Console(console_options(global)).result(commands.app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    Console(console_options(global)).result(version.what());
+    return 0;
+  } catch (const CLI::ParseError& problem) {
+    Console(console_options(global)).error(usage_error(problem, commands.app, argc, argv));
+    return exit_status(ErrorKind::usage);
+  }
+  global.login.password_env = environment("LUMELIFT_PASSWORD");
+  global.login.passphrase_env = environment("LUMELIFT_KEY_PASSPHRASE");
+  // No child of ours is to see them.
+  ::unsetenv("LUMELIFT_PASSWORD");
+  ::unsetenv("LUMELIFT_KEY_PASSPHRASE");
+  Console console(console_options(global));
+  sys::arm_signals();
+  sys::observe_runs([&console](const sys::Command& command, const sys::Outcome& outcome) {
+    console.detail(fmt::format("host  {:>5} ms  {}  {}", outcome.elapsed.count(), outcome.ending(), sys::shown(command.argv)));
+  });
+  try {
+    Context context = make_context(console);
+    if (!commands.action) {
+      commands.action = [](Context& c) { return run_status(c, StatusOptions{}); };
+    }
+    return commands.action(context);
+  } catch (const Error& error) {
+    console.error(error);
+    return exit_status(error.kind());
+  } catch (const sys::Interrupted&) {
+    console.say("interrupted; nothing was changed");
+    return 130;
+  } catch (const std::exception& fault) {
+    console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what())).fix("please report this, with --verbose"));
+    return exit_status(ErrorKind::failed);
+  }
+}
+
+}  // namespace
+
+int run_app(int argc, char** argv) noexcept {
+  try {
+    return run(argc, argv);
+  } catch (...) {
+    return exit_status(ErrorKind::failed);
+  }
+}
+
+}  // namespace lumelift

@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cli/operation.hpp"
+#include "host/sys/file.hpp"
+
+namespace lumelift {
+namespace {
+
+using nlohmann::json;
+using sys::Deadline;
+using sys::Milliseconds;
+
+constexpr Milliseconds answer{10'000};
+constexpr std::uint64_t enough_disk = 100'000'000;  // bytes: library, probe and a little more
+
+enum class Level { good, warning, bad };
+
+/// One thing that was checked.
+struct Finding {
+  std::string id;
+  Level level = Level::good;
+  std::string evidence, fix;
+};
+
+const char* word(Level level) { return level == Level::good ? "ok" : level == Level::warning ? "warning" : "problem"; }
+
+class Doctor {
+ public:
+  Doctor(Context& context, const DoctorOptions& options) : context_(context), options_(options) {}
+
+  int go() {
+    check_host();
+    if (!options_.target.vm.empty() && lume_works_) { check_vm(); }
+    print();
+    const bool bad = std::any_of(findings_.begin(), findings_.end(), [](const Finding& f) { return f.level == Level::bad; });
+    return bad ? exit_status(ErrorKind::failed) : 0;
+  }
+
+ private:
+  void add(std::string id, Level level, std::string evidence, std::string fix = {}) {
+    findings_.push_back({std::move(id), level, std::move(evidence), std::move(fix)});
+  }
+
+  /// Runs one check; an Error in it is its finding. True when it came through.
+  bool check(const std::function<void()>& body) {
+    try {
+      body();
+      return true;
+    } catch (const Error& error) {
+      std::string evidence = error.message();
+      for (const auto& detail : error.details()) { evidence += "; " + detail; }
+      add(error.id(), Level::bad, evidence, error.fix());
+      return false;
+    }
+  }
+
+  void check_host() {
+    check([&] {
+      const HostFacts facts = host_.facts();
+      const bool silicon = facts.chip.starts_with("Apple");
+      add("host-chip", silicon ? Level::good : Level::bad, fmt::format("{} ({}), macOS {} ({})", facts.chip, facts.model, facts.os, facts.build),
+          silicon ? "" : "lumelift serves macOS guests of Apple-silicon Macs");
+    });
+    check([&] {
+      const auto why = Host::wrong_user(context_.user);
+      add("host-user", why ? Level::bad : Level::good, why.value_or("this user's preferences and VMs"), why ? "run lumelift as the user who runs the VM, without sudo" : "");
+    });
+    check([&] {
+      (void)load_kit(context_.libexec);
+      add("kit", Level::good, fmt::format("library and probe whole in {}", context_.libexec.string()));
+    });
+    check([&] {
+      (void)load_profile("tested", context_.templates);
+      (void)sys::read_file(context_.templates / "agent.plist", 64u << 10);
+      add("templates", Level::good, context_.templates.string());
+    });
+    check([&] {
+      Journal journal(context_.state_dir, Journal::Access::read);
+      std::vector<std::string> unfinished;
+      for (const auto& run : journal.live_runs()) {
+        if (run.state != RunState::committed) { unfinished.push_back(run.vm); }
+      }
+      add("journal", unfinished.empty() ? Level::good : Level::warning,
+          unfinished.empty() ? fmt::format("readable in {}", context_.state_dir.string()) : fmt::format("unfinished: {}", fmt::join(unfinished, ", ")),
+          unfinished.empty() ? "" : "lumelift rollback VM");
+      check_preference(journal);
+    });
+    lume_works_ = check([&] { add("lume", Level::good, "lume " + lume_.version()); });
+  }
+
+  void check_preference(const Journal& journal) {
+    const PrefValue now = host_.preference(feature_level_key());
+    const auto claims = journal.claims(resource_of(feature_level_key()));
+    const bool container = std::holds_alternative<PrefContainer>(now);
+    const bool lost = !claims.empty() && now != PrefValue(true);
+    add("host-preference", container ? Level::bad : lost ? Level::warning : Level::good,
+        fmt::format("{} is {}, {} VM{} of lumelift rely on it", feature_level_key().key, shown(now), claims.size(), claims.size() == 1 ? "" : "s"),
+        container ? "look at it with: defaults read " + feature_level_key().domain : lost ? "somebody changed it: lumelift unlock VM sets it again" : "");
+  }
+
+  void check_vm() {
+    std::optional<Vm> vm;
+    check([&] {
+      vm = lume_.find(options_.target.vm);
+      if (!vm) { throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", options_.target.vm)).fix("see: lume ls"); }
+      const bool ready = vm->power().has_value();
+      add("vm-state", ready ? Level::good : Level::bad, fmt::format("'{}' is {}", vm->name, vm->status), ready ? "" : "wait until it is stopped or running");
+    });
+    if (!vm || vm->power() != Power::running) { return; }
+    check([&] {
+      Journal journal(context_.state_dir, Journal::Access::read);
+      GuestLink link(lume_, journal, context_.console, vm->name, options_.target.login, GuestLink::Pinning::check_only);
+      link.connect(Deadline::in(answer), GuestLink::Wait::up);
+      add("guest-login", Level::good, fmt::format("{} at {} by {}", options_.target.login.user, link.address(), link.session().login_method()));
+      check_guest(link.guest().facts(Deadline::in(answer)));
+      check_twins(journal, vm->name);
+    });
+  }
+
+  void check_guest(const GuestFacts& facts) {
+    add("guest-system", Level::good, fmt::format("macOS {} ({}), {}", facts.os, facts.build, facts.chip));
+    // Reports of empty or wrong text from mapped model files stop with macOS 15.
+    if (facts.os.starts_with("13.") || facts.os.starts_with("14.")) {
+      add("guest-mmap", Level::warning, "on macOS 14 and older, large mapped model files can read as stale data", "run llama.cpp with --no-mmap, and compare its text with the CPU's");
+    }
+    add("guest-sip", Level::good, !facts.sip ? "System Integrity Protection: not known" : *facts.sip ? "System Integrity Protection on: DYLD variables never reach system tools" : "System Integrity Protection off: children of an injected process that are system tools need inherit: false");
+    const bool domain = facts.gui_domain || facts.user_domain;
+    add("guest-domain", domain ? Level::good : Level::bad, domain ? fmt::format("agents go to {}", facts.domain()) : "launchd knows neither gui nor user domain of this account", domain ? "" : "log in to the guest once");
+    add("guest-disk", facts.disk_free >= enough_disk ? Level::good : Level::bad, fmt::format("{} free", shown_bytes(facts.disk_free)), facts.disk_free >= enough_disk ? "" : "make room in the guest");
+  }
+
+  void check_twins(const Journal& journal, const std::string& name) {
+    const auto own = journal.pin(name);
+    for (const auto& pin : journal.pins()) {
+      if (own && pin.vm != name && pin.fingerprint == own->fingerprint) {
+        add("guest-host-key-shared", Level::warning, fmt::format("'{}' and '{}' have one SSH host key: one is a clone of the other", name, pin.vm), "make new host keys in one of them");
+      }
+    }
+  }
+
+  void print() const {
+    if (context_.console.json()) {
+      json object = {{"schema", 1}, {"findings", json::array()}};
+      for (const auto& f : findings_) { object["findings"].push_back({{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}}); }
+      context_.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace));
+      return;
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& f : findings_) {
+      const Style style = f.level == Level::good ? Style::good : f.level == Level::warning ? Style::warn : Style::bad;
+      rows.push_back({context_.console.styled(word(f.level), style), f.id, cleaned(f.evidence) + (f.fix.empty() ? "" : "   next: " + cleaned(f.fix))});
+    }
+    context_.console.result(table(rows));
+  }
+
+  Context& context_;
+  const DoctorOptions& options_;
+  Host host_;
+  Lume lume_;
+  bool lume_works_ = false;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+int run_doctor(Context& context, const DoctorOptions& options) { return Doctor(context, options).go(); }
+
+}  // namespace lumelift

@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/operation.hpp"
+
+namespace lumelift {
+namespace {
+
+using nlohmann::json;
+using sys::Deadline;
+using sys::Milliseconds;
+
+// A VM that was switched off is started by a run of this name, so that its guest can be put right, and stopped again.
+constexpr const char* start_for_undo = "start-for-rollback";
+
+bool guest_work_left(const Journal& journal, const std::vector<RunRecord>& runs) {
+  for (const auto& run : runs) {
+    for (const auto& record : journal.steps(run.id)) {
+      const bool pending = record.state == StepState::intended || record.state == StepState::done;
+      if (pending && in_guest(step_from_json(record.body))) { return true; }
+    }
+  }
+  return false;
+}
+
+void merge(UndoReport& into, const UndoReport& more) {
+  into.kept.insert(into.kept.end(), more.kept.begin(), more.kept.end());
+  into.failed.insert(into.failed.end(), more.failed.begin(), more.failed.end());
+}
+
+json to_json(const std::string& vm, const UndoReport& report, const std::vector<std::string>& warnings, bool changed) {
+  return {{"schema", 1}, {"vm", vm}, {"changed", changed}, {"complete", report.complete()},
+          {"files", {{"removed", report.files_removed}, {"restored", report.files_restored}}},
+          {"agents", {{"stopped", report.agents_stopped}, {"restored", report.agents_restored}}},
+          {"preference", report.preference ? json(*report.preference) : json()},
+          {"restarted", report.restarted}, {"stopped", report.stopped},
+          {"kept", report.kept}, {"failed", report.failed}, {"warnings", warnings}};
+}
+
+std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+/// What a person wants to know at the end.
+std::string closing(const std::string& vm, const UndoReport& report, const Operation& operation) {
+  std::string out;
+  for (const auto& line : report.kept) { out += "  left alone: " + cleaned(line) + "\n"; }
+  for (const auto& line : report.failed) { out += "  not undone: " + cleaned(line) + "\n"; }
+  if (!report.failed.empty()) {
+    return out + fmt::format("Something of {} could not be undone; it stays recorded. Make its guest reachable, then: lumelift rollback {}", vm, vm);
+  }
+  if (operation.found.status == "gone") { return out + fmt::format("'{}' is gone; what it held on this Mac has been released.", vm); }
+  const auto now = operation.lume.find(vm);
+  const bool running = now && now->power() == Power::running;
+  if (running && !report.restarted && report.preference) {
+    return out + fmt::format("{} is stock again after its next start (it is running: --restart always to do it now).", vm);
+  }
+  return out + fmt::format("{} is stock again.", vm);
+}
+
+/// Starts a VM that is off, as a run of its own, so that its guest can be put right.
+void start_for_guest_work(Operation& operation, const Vm& vm) {
+  const RunId run = operation.journal->begin(vm.name, start_for_undo);
+  const sys::Shield shield;
+  try {
+    operation.engine->apply(run, Plan{vm.name, {SetPower{Power::stopped, Power::running, start_options(vm)}}, {}});
+  } catch (const Error& error) {
+    operation.context.console.warn("the VM was started to undo what is in its guest, but " + error.message());
+  }
+}
+
+int roll_back_vm(Context& context, const RollbackOptions& options, const std::string& name) {
+  TargetOptions target = options.target;
+  target.vm = name;
+  Operation operation(context, target, "rollback", Operation::Touch::world, Operation::Missing::allowed);
+  const std::string vm = operation.found.name;
+  std::vector<RunRecord> runs = operation.journal->live_runs(vm);
+  if (runs.empty()) {
+    if (context.console.json()) {
+      context.console.result_json(dumped(to_json(vm, {}, {}, false)));
+    } else {
+      context.console.result(fmt::format("{}: nothing to take back.", vm));
+    }
+    return 0;
+  }
+  const auto is_start = [](const RunRecord& run) { return run.command == start_for_undo; };
+  std::vector<RunRecord> starts;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(starts), is_start);
+  runs.erase(std::remove_if(runs.begin(), runs.end(), is_start), runs.end());
+
+  const Restart restart = restart_from(options.restart);
+  if (operation.found.power() == Power::stopped && restart != Restart::never && guest_work_left(*operation.journal, runs)) {
+    operation.engine->settle_power(runs, restart);
+    start_for_guest_work(operation, operation.found);
+  }
+  UndoReport report = operation.undo(runs, restart);
+  // Whatever was started only for this goes off again, last.
+  starts.clear();
+  for (const auto& run : operation.journal->live_runs(vm)) {
+    if (is_start(run)) { starts.push_back(run); }
+  }
+  if (!starts.empty()) { merge(report, operation.undo(starts, Restart::automatic)); }
+
+  if (context.console.json()) {
+    context.console.result_json(dumped(to_json(vm, report, operation.engine->warnings(), true)));
+  } else {
+    for (const auto& warning : operation.engine->warnings()) { context.console.warn(warning); }
+    context.console.result(closing(vm, report, operation));
+  }
+  return report.complete() ? 0 : exit_status(ErrorKind::incomplete);
+}
+
+/// The preference alone: what was there before any VM claimed it.
+int roll_back_host(Context& context) {
+  sys::ensure_private_folder(context.state_dir);
+  Journal journal(context.state_dir, Journal::Access::write);
+  const Host host;
+  const std::string resource = resource_of(feature_level_key());
+  const auto lock = journal.lock_preference("rollback --host", Deadline::in(Milliseconds{10'000}));
+  const auto claims = journal.claims(resource);
+  std::vector<std::string> holders;
+  for (const auto& claim : claims) { holders.push_back(claim.vm); }
+  const PrefValue now = host.preference(feature_level_key());
+  bool changed = false, kept = false;
+  std::string told;
+  if (claims.empty()) {
+    told = fmt::format("host preference: no VM of lumelift claims it; it stays {}", shown(now));
+  } else {
+    const PrefValue before = pref_from_json(claims.front().before);
+    if (now == PrefValue(true) && before != now) {
+      host.set_preference(feature_level_key(), before);
+      changed = true;
+      told = fmt::format("host preference restored to {}", shown(before));
+    } else {
+      kept = now != before;
+      told = kept ? fmt::format("host preference is {}, changed by somebody else: left alone", shown(now))
+                  : fmt::format("host preference is {} already", shown(now));
+    }
+    for (const auto& holder : holders) { journal.release(resource, holder); }
+  }
+  if (context.console.json()) {
+    context.console.result_json(dumped({{"schema", 1}, {"changed", changed}, {"preference", told}, {"relied_on_by", holders}}));
+  } else {
+    context.console.result(told);
+    if (!holders.empty()) {
+      context.console.result(fmt::format("These VMs still rely on it and lose it at their next start: {}. To give it back: lumelift unlock VM", fmt::join(holders, ", ")));
+    }
+  }
+  return kept ? exit_status(ErrorKind::incomplete) : 0;
+}
+
+int roll_back_all(Context& context, const RollbackOptions& options) {
+  std::set<std::string> names;
+  for (const auto& run : Journal(context.state_dir, Journal::Access::read).live_runs()) { names.insert(run.vm); }
+  if (names.empty()) { context.console.json() ? context.console.result_json("{\"schema\":1,\"changed\":false}") : context.console.result("Nothing to take back."); }
+  int worst = 0;
+  for (const auto& name : names) {
+    try {
+      worst = std::max(worst, roll_back_vm(context, options, name));
+    } catch (const Error& error) {
+      context.console.error(error);
+      worst = std::max(worst, exit_status(error.kind()));
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+int run_rollback(Context& context, const RollbackOptions& options) {
+  if (options.host) { return roll_back_host(context); }
+  return options.all ? roll_back_all(context, options) : roll_back_vm(context, options, options.target.vm);
+}
+
+}  // namespace lumelift

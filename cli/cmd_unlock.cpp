@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/operation.hpp"
+#include "cli/unlock_report.hpp"
+#include "host/sys/file.hpp"
+
+namespace lumelift {
+namespace {
+
+using sys::Deadline;
+using sys::Milliseconds;
+
+constexpr Milliseconds guest_answer{15'000};
+constexpr Milliseconds look_limit{120'000};   // hashing what stands in the guest already
+constexpr Milliseconds agent_limit{20'000};
+constexpr std::size_t skeleton_cap = 64u << 10;
+
+/// All that is read and validated before anything is looked at.
+struct Input {
+  Profile profile;
+  std::optional<Workload> workload;
+  std::vector<Source> kit, sources;
+  std::string skeleton;
+};
+
+Input read_input(Context& context, const UnlockOptions& options) {
+  Input input;
+  input.profile = load_profile(options.profile, context.templates);
+  if (options.workload) { input.workload = load_workload(*options.workload); }
+  input.kit = load_kit(context.libexec);
+  if (input.workload) {
+    input.sources = gather(*input.workload);
+    for (const auto& remark : preflight(*input.workload, input.sources, input.kit)) { context.console.warn(remark); }
+  }
+  input.skeleton = sys::read_file(context.templates / "agent.plist", skeleton_cap);
+  return input;
+}
+
+/// One unlock from the first look to the report. Holds what was learned on the way.
+class Unlock {
+ public:
+  Unlock(Context& context, const UnlockOptions& options)
+      : context_(context), options_(options), input_(read_input(context, options)),
+        operation_(context, options.target, "unlock", options.dry_run ? Operation::Touch::nothing : Operation::Touch::world) {}
+
+  int go() {
+    operation_.finish_former();
+    look_at_host();
+    const Plan host_plan = plan_host(view_, restart_from(options_.restart), options_.host_preference == "set");
+    if (options_.dry_run) { return show_plan(host_plan); }
+    try {
+      carry_out(host_plan);
+    } catch (Error& error) {
+      if (run_) { operation_.take_back(*run_, error); }
+      throw;
+    } catch (const sys::Interrupted&) {
+      if (run_) { return operation_.take_back_interrupted(*run_); }
+      throw;
+    }
+    finish();
+    return 0;
+  }
+
+ private:
+  Console& console() { return context_.console; }
+
+  void look_at_host() {
+    report_.host = operation_.host.facts();
+    view_.vm = operation_.vm();
+    view_.preference = operation_.host.preference(feature_level_key());
+    view_.claims = operation_.journal->claims(resource_of(feature_level_key()));
+    for (const auto& claim : view_.claims) {
+      if (claim.since > 0) { view_.preference_since = std::max(view_.preference_since.value_or(0), claim.since); }
+    }
+    report_.vm = view_.vm.name;
+    report_.lume = operation_.lume_version;
+    report_.profile = input_.profile;
+    report_.preference_before = view_.preference;
+    if (view_.vm.power() == Power::running && options_.restart != "always") { look_at_running_guest(); }
+    console().say(report_.headline());
+  }
+
+  /// A running guest tells when it was booted; one that does not answer is left to the plan, which will say more.
+  void look_at_running_guest() {
+    try {
+      operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
+    } catch (const Error& error) {
+      if (error.id() == "guest-host-key-changed" || error.id() == "guest-auth-failed" || view_.preference == PrefValue(true)) { throw; }
+      console().detail("the running guest does not answer: " + error.message());
+      return;
+    }
+    report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
+    view_.running_since = booted_at(*report_.guest);
+  }
+
+  [[nodiscard]] GuestGoal goal(const GuestFacts& facts) const {
+    return guest_goal(input_.profile, input_.workload, input_.kit, input_.sources, facts, input_.skeleton);
+  }
+
+  Plan look_at_guest() {
+    Guest& guest = operation_.link->guest();
+    goal_ = goal(*report_.guest);
+    const auto seen = guest.look(goal_.paths(), Deadline::in(look_limit));
+    std::optional<AgentSeen> agent;
+    if (goal_.agent) {
+      guest.lint_plist_text(goal_.files.back().content);
+      agent = guest.agent(goal_.agent->domain, goal_.agent->label);
+    }
+    return plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);
+  }
+
+  int show_plan(const Plan& host_plan) {
+    Plan whole = host_plan;
+    bool guest_known = false;
+    if (operation_.link->connected()) {
+      const Plan guest_plan = look_at_guest();
+      whole.steps.insert(whole.steps.end(), guest_plan.steps.begin(), guest_plan.steps.end());
+      guest_known = true;
+    } else {
+      whole.notes.push_back("the guest does not run, so what would change in it is not known yet");
+    }
+    print_plan(console(), whole, guest_known);
+    return 0;
+  }
+
+  void apply(const Plan& plan) {
+    for (const auto& note : plan.notes) { console().say("  " + note); }
+    if (plan.steps.empty()) { return; }
+    if (!run_) { run_ = operation_.journal->begin(view_.vm.name, "unlock"); }
+    operation_.engine->apply(*run_, plan);
+    report_.steps.insert(report_.steps.end(), plan.steps.begin(), plan.steps.end());
+  }
+
+  void carry_out(const Plan& host_plan) {
+    apply(host_plan);
+    operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
+    if (!report_.guest || operation_.engine->started_ago()) {
+      report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
+      check_fresh_boot();
+    }
+    apply(look_at_guest());
+    prove();
+  }
+
+  /// A guest that claims to be up for longer than since we started it is another one, or was never stopped.
+  void check_fresh_boot() {
+    const auto started = operation_.engine->started_ago();
+    constexpr std::int64_t clock_slack_s = 10;
+    if (!started || report_.guest->up_seconds <= started->count() / 1000 + clock_slack_s) { return; }
+    throw Error(ErrorKind::failed, "guest-not-restarted",
+                fmt::format("the guest that answers for '{}' at {} is up for {} s, but the VM was started {} s ago", view_.vm.name,
+                            operation_.link->address(), report_.guest->up_seconds, started->count() / 1000))
+        .fix("another VM may have got its address: see lume ls");
+  }
+
+  void prove() {
+    Guest& guest = operation_.link->guest();
+    report_.probes = run_probes(guest, goal_, input_.profile);
+    const auto missing = shortfalls(*report_.probes, input_.profile);
+    if (!missing.empty()) {
+      Error error(ErrorKind::unproven, "probe-not-unlocked", fmt::format("the guest's answers are not what profile '{}' promises", input_.profile.name));
+      for (const auto& line : missing) { error.note(line); }
+      throw error;
+    }
+    console().step("probe", report_.probe_line());
+    if (!goal_.agent) { return; }
+    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, Deadline::in(agent_limit));
+    report_.agent = goal_.agent;
+    console().step("agent", report_.agent_line());
+    if (!report_.proof->active) {
+      report_.warnings.push_back(fmt::format("{} has asked for no GPU yet: the library is in it and armed, its answers are not seen yet", goal_.agent->label));
+    }
+  }
+
+  void finish() {
+    report_.files = goal_.files;
+    report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
+    report_.preference = operation_.host.preference(feature_level_key());
+    report_.total = watch_.elapsed();
+    report_.vm_time = operation_.engine->vm_time();
+    report_.connections = operation_.link->connections();
+    if (run_) { operation_.journal->set_run(*run_, RunState::committed, report_.json()); }
+    for (const auto& warning : report_.warnings) { console().warn(warning); }
+    if (console().json()) {
+      console().result_json(report_.json());
+    } else {
+      console().result(report_.text(console()));
+    }
+  }
+
+  sys::Stopwatch watch_;
+  Context& context_;
+  const UnlockOptions& options_;
+  Input input_;
+  Operation operation_;
+  HostView view_;
+  GuestGoal goal_;
+  std::optional<RunId> run_;
+  UnlockReport report_;
+};
+
+}  // namespace
+
+int run_unlock(Context& context, const UnlockOptions& options) { return Unlock(context, options).go(); }
+
+}  // namespace lumelift

@@ -1,0 +1,136 @@
+#include "cli/operation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/yaml_reader.hpp"
+
+namespace lumelift {
+namespace {
+
+using sys::Deadline;
+using sys::Milliseconds;
+
+std::string counted(int n, const char* what) { return fmt::format("{} {}", n, what); }
+
+Vm find_vm(const Lume& lume, const std::string& name) {
+  if (const auto why = Lume::bad_name(name)) {
+    throw Error(ErrorKind::usage, "vm-name-invalid", fmt::format("'{}' cannot be the name of a VM: {}", name, *why)).fix("see: lume ls");
+  }
+  if (auto vm = lume.find(name)) { return *vm; }
+  Error error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", name));
+  try {
+    std::vector<std::string> names;
+    for (const auto& vm : lume.list()) { names.push_back(vm.name); }
+    if (const auto meant = nearest(name, names)) { error.note(fmt::format("did you mean '{}'?", *meant)); }
+  } catch (const Error&) {
+    // One broken VM can spoil the whole list; the answer to the question stands without it.
+  }
+  throw error.fix("see: lume ls");
+}
+
+}  // namespace
+
+Restart restart_from(const std::string& word) {
+  return word == "always" ? Restart::always : word == "never" ? Restart::never : Restart::automatic;
+}
+
+std::int64_t booted_at(const GuestFacts& facts) { return sys::wall_seconds() - facts.up_seconds; }
+
+Operation::Operation(Context& context_in, const TargetOptions& target, const std::string& command_in, Touch touch, Missing missing)
+    : context(context_in), command(command_in), touch_(touch) {
+  if (const auto why = Host::wrong_user(context.user)) {
+    throw Error(ErrorKind::usage, "wrong-user", *why).fix("run lumelift as the user who runs the VM, without sudo");
+  }
+  lume_version = lume.version();
+  const std::string stored = Lume::stored_name(target.vm);
+  if (missing == Missing::allowed && !Lume::bad_name(target.vm) && !lume.find(target.vm) &&
+      !Journal(context.state_dir, Journal::Access::read).live_runs(stored).empty()) {
+    found.name = stored;
+    found.status = "gone";
+  } else {
+    found = find_vm(lume, target.vm);
+  }
+  if (found.os == "linux") {
+    throw Error(ErrorKind::usage, "vm-not-macos", fmt::format("'{}' is a Linux guest; there is no Metal in it to unlock", found.name));
+  }
+  const bool writes = touch == Touch::world;
+  if (writes) { sys::ensure_private_folder(context.state_dir); }
+  journal = std::make_unique<Journal>(context.state_dir, writes ? Journal::Access::write : Journal::Access::read);
+  if (writes) { lock.emplace(journal->lock_vm(found.name, command + " " + found.name, Deadline::in(Milliseconds{10'000}))); }
+  link = std::make_unique<GuestLink>(lume, *journal, context.console, found.name, target.login,
+                                     writes ? GuestLink::Pinning::record : GuestLink::Pinning::check_only);
+  Patience patience;
+  patience.start = std::chrono::seconds(target.timeout_s);
+  engine = std::make_unique<Engine>(*journal, host, lume, *link, context.console, patience);
+}
+
+Vm Operation::vm() const {
+  if (auto now = lume.find(found.name)) { return *now; }
+  throw Error(ErrorKind::failed, "vm-unknown", fmt::format("'{}' is gone: lume no longer knows it", found.name));
+}
+
+RunRecord Operation::record(RunId run) const {
+  for (const auto& record : journal->live_runs(found.name)) {
+    if (record.id == run) { return record; }
+  }
+  return RunRecord{run, found.name, command, RunState::open, 0, 0, {}};
+}
+
+void Operation::finish_former() {
+  std::vector<RunRecord> left;
+  for (const auto& run : journal->live_runs(found.name)) {
+    if (run.state != RunState::committed) { left.push_back(run); }
+  }
+  if (left.empty()) { return; }
+  if (touch_ == Touch::nothing) {
+    context.console.say(fmt::format("an earlier {} of '{}' was not finished; it would be taken back first", left.back().command, found.name));
+    return;
+  }
+  context.console.say(fmt::format("an earlier {} of '{}' was not finished: taking it back first", left.back().command, found.name));
+  const UndoReport report = undo(left, Restart::automatic);
+  if (!report.failed.empty()) {
+    Error error(ErrorKind::incomplete, "former-run-left", fmt::format("an earlier run of '{}' could not be taken back", found.name));
+    for (const auto& line : report.failed) { error.note(line); }
+    throw error.fix(fmt::format("make the guest reachable, then: lumelift rollback {}", found.name));
+  }
+}
+
+UndoReport Operation::undo(const std::vector<RunRecord>& runs, Restart restart) {
+  const sys::Shield shield;
+  const UndoReport report = engine->undo(runs, restart);
+  tell(context.console, report);
+  return report;
+}
+
+void Operation::take_back(RunId run, Error& error) {
+  context.console.say("taking back what was done");
+  const UndoReport report = undo({record(run)}, Restart::automatic);
+  for (const auto& line : report.kept) { error.note("left alone: " + line); }
+  for (const auto& line : report.failed) { error.note("could not be undone: " + line); }
+  if (report.complete()) {
+    error.note("Everything that was done has been undone.");
+    return;
+  }
+  error.reclassify(ErrorKind::incomplete);
+  error.fix(fmt::format("see: lumelift status {0}; then: lumelift rollback {0}", found.name));
+}
+
+int Operation::take_back_interrupted(RunId run) {
+  context.console.say("interrupted: taking back what was done");
+  const UndoReport report = undo({record(run)}, Restart::automatic);
+  if (report.complete()) { return 130; }
+  for (const auto& line : report.kept) { context.console.warn("left alone: " + line); }
+  for (const auto& line : report.failed) { context.console.warn("could not be undone: " + line); }
+  return exit_status(ErrorKind::incomplete);
+}
+
+void tell(Console& console, const UndoReport& report) {
+  if (report.files_removed + report.files_restored > 0) {
+    console.step("files", fmt::format("{}, {}", counted(report.files_removed, "removed"), counted(report.files_restored, "put back")));
+  }
+  if (report.preference) { console.step("host", "preference " + *report.preference); }
+}
+
+}  // namespace lumelift

@@ -1,0 +1,160 @@
+#include "cli/proof.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/console.hpp"
+#include "host/sys/error.hpp"
+
+namespace lumelift {
+namespace {
+
+using nlohmann::json;
+using sys::Deadline;
+using sys::Milliseconds;
+
+constexpr Milliseconds probe_limit{20'000};
+constexpr Milliseconds device_late{10'000};
+constexpr Milliseconds armed_enough{3'000};   // a program that has asked for no device by then may never do so
+constexpr Milliseconds steady{250};           // a process that lives this long after its receipt did not die of the library
+constexpr std::size_t receipt_cap = 64u << 10;
+constexpr int no_device_status = 1;           // of lumelift-probe
+constexpr int metal3 = 5001, first_apple = 1001, last_apple = 1010;
+
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::uint64_t number_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+Error unproven(std::string id, std::string message) { return Error(ErrorKind::unproven, std::move(id), std::move(message)); }
+
+ProbeAnswers run_probe(Guest& guest, const GuestGoal& goal, const std::vector<std::pair<std::string, std::string>>& environment,
+                       const char* which) {
+  const Deadline deadline = Deadline::in(device_late);
+  for (;;) {
+    const ExecResult result = guest.run_program({goal.probe}, environment, Deadline::in(probe_limit));
+    if (result.status == no_device_status && !deadline.expired()) {
+      sys::pause(Milliseconds{500}, deadline);
+      continue;
+    }
+    if (result.status == no_device_status) {
+      throw unproven("probe-no-device", "the guest has no Metal device").note(cleaned(result.err, 300)).fix("check that the VM has a display and that its macOS is 13 or later");
+    }
+    if (!result.status || result.out.empty()) {
+      throw unproven("probe-failed", fmt::format("the {} probe ended with {}", which, result.ending())).note(cleaned(result.err, 600));
+    }
+    return parse_probe(result.out);
+  }
+}
+
+}  // namespace
+
+bool ProbeAnswers::family(int value) const {
+  const auto found = families.find(value);
+  return found != families.end() && found->second;
+}
+
+ProbeAnswers parse_probe(const std::string& text) {
+  try {
+    const json object = json::parse(text);
+    const json& device = object.at("device");
+    ProbeAnswers answers;
+    answers.raw = object.dump(-1, ' ', false, json::error_handler_t::replace);
+    answers.verdict = text_of(object, "verdict");
+    answers.slice = text_of(object, "slice");
+    for (const auto& problem : object.value("problems", json::array())) { answers.problems.push_back(problem.get<std::string>()); }
+    answers.device = text_of(device, "name");
+    answers.residency = text_of(device, "residency_set");
+    for (const auto& [family, yes] : device.at("families").items()) { answers.families[std::stoi(family)] = yes.get<bool>(); }
+    for (const auto& [family, yes] : answers.families) {
+      if (yes && family >= first_apple && family <= last_apple) { answers.highest_apple = family; }
+    }
+    answers.threadgroup_memory = number_of(device, "max_threadgroup_memory");
+    answers.working_set = number_of(device, "recommended_working_set");
+    const auto receipt = object.find("receipt");
+    if (receipt != object.end() && receipt->is_object() && text_of(*receipt, "outcome") == "stock") {
+      answers.stock_reason = text_of(*receipt, "reason");
+    }
+    return answers;
+  } catch (const std::exception& e) {
+    throw unproven("probe-unreadable", "the probe's answer cannot be read").note(e.what()).note(cleaned(text, 300));
+  }
+}
+
+ProbePair run_probes(Guest& guest, const GuestGoal& goal, const Profile& profile) {
+  auto environment = profile_environment(profile);
+  environment.insert(environment.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
+  environment.emplace_back("LUMELIFT_RECEIPT", goal.probe_receipt);
+  return {run_probe(guest, goal, {}, "stock"), run_probe(guest, goal, environment, "unlocked")};
+}
+
+std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profile) {
+  std::vector<std::string> out;
+  const ProbeAnswers& now = pair.unlocked;
+  for (const auto& [family, stock] : pair.stock.families) {
+    const bool promised = stock || (family >= first_apple && family <= profile.apple_family_max);
+    if (now.family(family) == promised) { continue; }
+    out.push_back(promised ? fmt::format("family {} is still refused", family)
+                           : fmt::format("family {} is claimed, which the profile does not promise{}", family,
+                                         family >= metal3 ? ": programs would ask for objects that the guest cannot make" : ""));
+  }
+  const std::uint64_t memory = std::max(pair.stock.threadgroup_memory, profile.threadgroup_memory);
+  if (now.threadgroup_memory != memory) {
+    out.push_back(fmt::format("threadgroup memory is {} bytes, not {}", now.threadgroup_memory, memory));
+  }
+  for (const auto& problem : now.problems) { out.push_back("the probe says: " + problem); }
+  if (!out.empty() && !now.stock_reason.empty()) { out.push_back("the library stayed stock: " + now.stock_reason); }
+  return out;
+}
+
+AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const Deadline& deadline) {
+  const sys::Stopwatch watch;
+  std::optional<sys::Stopwatch> alive;
+  AgentProof proof;
+  AgentSeen seen;
+  std::string outcome, reason;
+  for (Milliseconds pause{30};; pause = std::min(pause * 3 / 2, Milliseconds{500})) {
+    seen = guest.agent(agent.domain, agent.label);
+    if (seen.pid && *seen.pid != proof.pid) {
+      proof.pid = *seen.pid;
+      alive.emplace();
+      outcome.clear();
+    }
+    if (seen.pid && outcome != "active") {
+      const json receipt = json::parse(transfer.read(agent.receipt, receipt_cap).value_or(""), nullptr, false);
+      if (receipt.is_object() && receipt.value("pid", json(0)) == proof.pid) {
+        outcome = text_of(receipt, "outcome");
+        reason = text_of(receipt, "reason");
+        proof.receipt = receipt.dump(-1, ' ', false, json::error_handler_t::replace);
+      }
+    }
+    const bool settled = seen.pid && alive && alive->elapsed() >= steady;
+    if (settled && (outcome == "active" || (outcome == "armed" && alive->elapsed() >= armed_enough))) {
+      proof.active = outcome == "active";
+      return proof;
+    }
+    if (settled && outcome == "stock") {
+      throw unproven("workload-stock", fmt::format("{} runs, but the library left it stock: {}", agent.label, reason)).note(cleaned(proof.receipt, 600));
+    }
+    if (deadline.expired() || (!seen.pid && seen.last_exit && seen.runs > 0 && watch.elapsed() > Milliseconds{1'000})) { break; }
+    sys::pause(pause, deadline);
+  }
+  if (!seen.pid) {
+    auto error = unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
+                                                     seen.last_exit ? fmt::format("last exit code {}", seen.last_exit_text.empty() ? std::to_string(*seen.last_exit) : seen.last_exit_text)
+                                                                    : std::string("launchd started no process")));
+    const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
+    if (!words.empty()) { error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600)); }
+    throw error;
+  }
+  throw unproven("workload-not-injected", fmt::format("{} runs as pid {}, but no receipt of the library came from it", agent.label, proof.pid))
+      .fix("see whether its file can be injected: lumelift inspect FILE");
+}
+
+}  // namespace lumelift

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan.hpp"
+#include "cli/profile.hpp"
+#include "remote/guest.hpp"
+#include "remote/transfer.hpp"
+
+namespace lumelift {
+
+/// What one run of the probe said. `raw` is its JSON, from the guest and therefore untrusted.
+struct ProbeAnswers {
+  std::string device, verdict, slice, residency;
+  std::map<int, bool> families;        ///< MTLGPUFamily value to answer
+  int highest_apple = 0;               ///< 1009; 0 without any
+  std::uint64_t threadgroup_memory = 0, working_set = 0;  ///< bytes
+  std::vector<std::string> problems;   ///< the probe's own
+  std::string stock_reason;            ///< from the library's receipt, when it stayed stock
+  std::string raw;
+
+  [[nodiscard]] bool family(int value) const;
+};
+
+struct ProbePair {
+  ProbeAnswers stock, unlocked;
+};
+
+/// Parses the probe's output. Throws Error "probe-unreadable" (unproven).
+[[nodiscard]] ProbeAnswers parse_probe(const std::string& json);
+
+/// Runs the probe scrubbed and injected. A missing device is tried again for 10 s: right after a boot it can be late.
+/// Throws Error "probe-failed", "probe-no-device", "probe-unreadable" (all unproven).
+[[nodiscard]] ProbePair run_probes(Guest& guest, const GuestGoal& goal, const Profile& profile);
+
+/// Every way in which the unlocked answers miss the profile's promise or exceed it; empty when they are as promised. Pure.
+[[nodiscard]] std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profile);
+
+/// How a running workload was proven.
+struct AgentProof {
+  int pid = 0;
+  bool active = false;       ///< the library's answers are in force; else it is armed: no device was asked for yet
+  std::string receipt;       ///< its JSON
+};
+
+/// Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
+/// "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason), "agent-exits" (ends by
+/// itself; with its last words).
+[[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const sys::Deadline& deadline);
+
+}  // namespace lumelift

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.hpp"
+#include "cli/plan.hpp"
+#include "cli/proof.hpp"
+#include "host/sys/time.hpp"
+
+namespace lumelift {
+
+/// All that one unlock learned. Looks nothing up.
+struct UnlockReport {
+  std::string vm, lume;
+  HostFacts host;
+  std::optional<GuestFacts> guest;
+  Profile profile;
+  PrefValue preference_before, preference;
+  std::vector<Step> steps;                    ///< what was changed; empty: nothing had to be
+  std::vector<GuestGoal::File> files;
+  std::optional<ProbePair> probes;
+  std::optional<GuestGoal::Agent> agent;
+  std::optional<AgentProof> proof;
+  std::vector<std::string> warnings;
+  sys::Milliseconds total{0}, vm_time{0};     ///< vm_time: stopping and booting the VM, part of total
+  int connections = 0;                        ///< SSH connections made
+
+  [[nodiscard]] std::string headline() const;
+  [[nodiscard]] std::string probe_line() const;
+  [[nodiscard]] std::string agent_line() const;
+  /// The result for a person, and as one JSON object.
+  [[nodiscard]] std::string text(const Console& console) const;
+  [[nodiscard]] std::string json() const;
+};
+
+/// The plan as text or JSON, on stdout. `guest_known` tells whether the guest's part is in it.
+void print_plan(Console& console, const Plan& plan, bool guest_known);
+
+}  // namespace lumelift
