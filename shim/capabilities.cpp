@@ -127,15 +127,23 @@ void note(Query query, int64_t argument, uint64_t stock, uint64_t given, const v
   if (trace.record(query, argument, stock, given)) publish_trace();
 }
 
-// The answers. No locks; the original is asked every time, and anything but the very class gets just that.
+// The answers. No locks; anything but the very class gets what the original says.
 
-BOOL supports_family(id self, SEL command, long value) {
+BOOL traced_family(id self, SEL command, long value, const void* caller) {
   const auto original = reinterpret_cast<Family>(override_of(Query::supports_family).original.load_acquire());
-  const BOOL stock = original(self, command, value);
-  if (object_getClass(self) != device_class.load_acquire()) return stock;
-  const bool given = policy.family(value, stock != 0);
-  note(Query::supports_family, value, stock != 0, given, __builtin_return_address(0));
-  return given == (stock != 0) ? stock : static_cast<BOOL>(given);
+  const bool stock = original(self, command, value) != 0;
+  if (object_getClass(self) != device_class.load_acquire()) return static_cast<BOOL>(stock);
+  const bool given = policy.family(value, stock);
+  note(Query::supports_family, value, stock, given, caller);
+  return static_cast<BOOL>(given);
+}
+
+/// Asked often, so the shortest way comes first: a raised family needs no second opinion, any other is the original's.
+BOOL supports_family(id self, SEL command, long value) {
+  if (tracing.load_acquire() != 0) return traced_family(self, command, value, __builtin_return_address(0));
+  if (policy.family(value, false) && object_getClass(self) == device_class.load_acquire())
+    return static_cast<BOOL>(true);
+  return reinterpret_cast<Family>(override_of(Query::supports_family).original.load_acquire())(self, command, value);
 }
 
 unsigned long threadgroup_memory(id self, SEL command) {

@@ -8,6 +8,7 @@
 ///   fork               asks in a child made by fork, then in the parent
 ///   run PROGRAM ARG... asks, then runs a program in a child with the environment as it is
 ///   environment NAME…  prints variables
+///   repeat COUNT FAMILY  makes a device and asks that often; prints nothing
 ///   wait MILLISECONDS  asks, then sleeps and ends without running exit handlers
 
 #include "shim/device.hpp"
@@ -146,6 +147,18 @@ int print_environment(char** names) {
   return 0;
 }
 
+int repeat(uint64_t count, const char* family_text) {
+  uint64_t value = 0;
+  if (family_text == nullptr || !parse_decimal(family_text, value)) return 2;
+  const id device = default_device();
+  if (device == nullptr) return 1;
+  const auto ask = reinterpret_cast<BOOL (*)(id, SEL, long)>(&objc_msgSend);
+  const SEL selector = sel_registerName("supportsFamily:");
+  uint64_t yes = 0;
+  for (uint64_t i = 0; i < count; ++i) yes += ask(device, selector, static_cast<long>(value)) != 0 ? 1 : 0;
+  return yes == count || yes == 0 ? 0 : 1;
+}
+
 int report_metal() {
   char buffer[64];
   Text line(buffer);
@@ -162,6 +175,7 @@ int dispatch(int argc, char** argv) {
   if (strcmp(command, "ask") == 0) return ask_default(number);
   if (strcmp(command, "list") == 0) return list_devices();
   if (strcmp(command, "threads") == 0) return ask_in_threads(static_cast<int>(number));
+  if (strcmp(command, "repeat") == 0) return repeat(number, argc > 3 ? argv[3] : nullptr);
   if (strcmp(command, "metal") == 0) return report_metal();
   if (strcmp(command, "fork") == 0) return ask_after_fork();
   if (strcmp(command, "run") == 0 && argc > 2) return run_program(argv + 2);
