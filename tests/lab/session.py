@@ -24,6 +24,9 @@ def layer_environment(vm):
 
 
 def search_path(vm):
+    """A Mac's search path; without the exec layer, which gives these names the guest's meaning, the folders themselves."""
+    if vm.world.config.get("build"):
+        return "/usr/bin:/bin:/usr/sbin:/sbin"
     return ":".join(vm.root + folder for folder in ("/usr/bin", "/bin", "/usr/sbin", "/sbin"))
 
 
@@ -34,7 +37,7 @@ def base_environment(vm):
 
 def job_environment(vm, own, label):
     """A launchd job's: the session's, then the plist's, which may replace anything but the layer itself."""
-    path = own.get("PATH")
+    path = None if vm.world.config.get("build") else own.get("PATH")
     mapped = {"PATH": ":".join(vm.root + part if part.startswith(("/usr/bin", "/bin", "/usr/sbin", "/sbin")) else part
                                for part in path.split(":"))} if path else {}
     return {**base_environment(vm), **own, **mapped, "XPC_SERVICE_NAME": label, **layer_environment(vm)}

@@ -86,8 +86,7 @@ def main():
         world.kill_target()
         leave(137)
     if fault.get("hang"):
-        world.record_process("hang")
-        hang(fault)
+        hang(world, fault)
     for _ in range(int(fault.get("flood", 0))):
         write_all(1, (b"x" * 1023 + b"\n") * 1024)
     if fault.get("garbage"):

@@ -323,10 +323,11 @@ class World:
         append_line(self.path("calls.jsonl"), {"id": number, "end": time.time(), "exit": status})
 
 
-def hang(fault):
+def hang(world, fault):
     """Ignores everything but SIGKILL. As `grandchild`, ends at once and leaves a child that keeps the output open."""
     if fault["hang"] == "grandchild" and os.fork():
         os._exit(fault.get("exit", 0))
+    world.record_process("hang")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -357,8 +358,7 @@ def run_tool(world, tool, argv, main, vm=None):
         world.log_end(number, 137)
         os._exit(137)
     if fault.get("hang"):
-        world.record_process("hang")
-        hang(fault)
+        hang(world, fault)
     if fault.get("flood"):
         block = (b"x" * 1023 + b"\n") * 1024
         for _ in range(int(fault["flood"])):

@@ -18,9 +18,13 @@ from lab import Lab  # noqa: E402
 DOMAIN, KEY = "com.apple.gpusw.ParavirtualizedGraphics", "ForceUnrestrictedDeviceFeatureLevel"
 
 
+# With a build folder the guests run behind its exec layer, as in the product's tests; without one, on their PATH alone.
+BUILD = os.environ.get("LUMELIFT_BUILD")
+
+
 @pytest.fixture
 def lab(tmp_path):
-    with Lab(tmp_path / "lab") as made:
+    with Lab(tmp_path / "lab", build=BUILD) as made:
         yield made
 
 
@@ -465,13 +469,13 @@ def test_keep_alive_is_throttled_and_counted(up):
 
 
 def test_a_drain_goes_on_after_bootout_returned(lab):
-    lab.add_vm("tahoe", running=True, drain=1, bootout_wait=0.1)
+    lab.add_vm("tahoe", running=True, drain=5, bootout_wait=0.1)
     lab.start()
     path = agent(lab)
     launchctl(lab, f"bootstrap gui/501 {path}")
     assert launchctl(lab, "bootout gui/501/com.example.w").returncode == 36
     assert launchctl(lab, f"bootstrap gui/501 {path}").returncode == 37
-    wait_for(lambda: launchctl(lab, "print gui/501/com.example.w").returncode == 113)
+    wait_for(lambda: launchctl(lab, "print gui/501/com.example.w").returncode == 113, 15)
 
 
 # Boots and networks that go wrong
