@@ -20,9 +20,29 @@ directory, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 vm = World(directory.rpartition("/vms/")[0]).vm(os.path.basename(directory))
 
 
+class Process(asyncssh.SSHServerProcess):
+    """A session whose sftp is a program like any other, not asyncssh's own server."""
+
+    def __init__(self):
+        super().__init__(session, None, 3, False)
+
+    def subsystem_requested(self, subsystem):
+        return subsystem == "sftp"
+
+    def session_started(self):
+        streams = [asyncssh.SSHReader(self, self._chan), asyncssh.SSHWriter(self, self._chan),
+                   asyncssh.SSHWriter(self, self._chan, asyncssh.EXTENDED_DATA_STDERR)]
+        self._conn.create_task(self._start_process(*streams))
+
+
 class Server(asyncssh.SSHServer):
+    def connection_made(self, conn):
+        self.connection, self.tries = conn, 0
+
+    def session_requested(self):
+        return self.connection.create_server_channel(encoding=None), Process()
+
     def begin_auth(self, username):
-        self.username = username
         return True
 
     def password_auth_supported(self):
@@ -38,12 +58,15 @@ class Server(asyncssh.SSHServer):
         return "", "", "en-US", [("Password:", False)]
 
     def validate_kbdint_response(self, username, responses):
+        self.tries += 1
+        if self.tries > 6:
+            raise asyncssh.DisconnectError(2, "Too many authentication failures")
         return username == vm["user"] and list(responses) == [vm["password"]]
 
 
 async def session(process):
     words = [vm.path("login")]
-    command = "sftp-server" if process.subsystem == "sftp" else process.command
+    command = "sftp-server" if process.subsystem else process.command
     if command is not None:
         words += ["-c", command]
     environment = {"HOME": vm.home, "USER": vm["user"], "SSH_CONNECTION": "127.0.0.1 1 127.0.0.1 22", "PATH": "/usr/bin:/bin"}
@@ -57,8 +80,8 @@ async def session(process):
 
 async def main():
     keys = [vm.path("ssh", "host_" + kind) for kind in vm["key_types"]]
-    await asyncssh.create_server(Server, address, port, server_host_keys=keys, process_factory=session, encoding=None,
-                                 line_editor=False, server_version="OpenSSH_10.0", reuse_address=True)
+    await asyncssh.create_server(Server, address, port, server_host_keys=keys, line_editor=False,
+                                 server_version="OpenSSH_10.0", reuse_address=True)
     await asyncio.Event().wait()
 
 
