@@ -72,6 +72,15 @@ def hostname(vm, argv):
     return 0
 
 
+def ioreg(vm, argv):
+    """The platform's UUID: it belongs to the machine, so a clone has another."""
+    import uuid
+    own = uuid.uuid5(uuid.NAMESPACE_URL, "lab:" + vm.name)
+    print(f'+-o VirtualMac2,1  <class IOPlatformExpertDevice, id 0x10000011d, registered, matched, active, busy 0 (0 ms), retain 30>\n'
+          f'    {{\n      "IOPlatformUUID" = "{str(own).upper()}"\n      "IOPlatformSerialNumber" = "Z{own.hex[:9].upper()}"\n    }}')
+    return 0
+
+
 def csrutil(vm, argv):
     if argv != ["status"]:
         vm.world.event("forbidden-csrutil", vm=vm.name, argv=argv)
@@ -452,6 +461,6 @@ def python3(vm, argv):
                     "to use for command line developer tools, and cancel the installation dialog.\nSee `man xcode-select` for more details.")
 
 
-TOOLS = {"id": user_id, "sw_vers": sw_vers, "sysctl": sysctl, "hostname": hostname, "csrutil": csrutil, "date": date, "mktemp": mktemp,
+TOOLS = {"id": user_id, "sw_vers": sw_vers, "sysctl": sysctl, "hostname": hostname, "ioreg": ioreg, "csrutil": csrutil, "date": date, "mktemp": mktemp,
          "df": df, "sync": sync, "stat": stat, "xattr": xattr, "plutil": plutil, "lsof": lsof, "vmmap": vmmap, "codesign": codesign,
          "sudo": sudo, "shutdown": shutdown, "osascript": osascript, "python3": python3}

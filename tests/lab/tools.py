@@ -5,18 +5,18 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # The host's own program as it is: a shell, or a tool that has no GNU flags of its own.
-PLAIN = {"/bin/zsh": "/usr/bin/zsh", "/bin/sh": "/usr/bin/bash", "/bin/bash": "/usr/bin/bash", "/usr/bin/shasum": "/usr/bin/shasum",
+PLAIN = {"/bin/zsh": "/usr/bin/zsh", "/bin/sh": "/usr/bin/bash", "/bin/bash": "/usr/bin/bash",
          "/usr/libexec/sftp-server": "/usr/lib/openssh/sftp-server"}
 
 # The host's GNU tool behind `bin/posix`, which refuses every flag that the BSD tool of a Mac does not have.
 POSIX = ("/bin/cat /bin/chmod /bin/cp /bin/dd /bin/echo /bin/ln /bin/ls /bin/mkdir /bin/mv /bin/pwd /bin/rm /bin/rmdir /bin/sleep "
          "/bin/test /usr/bin/basename /usr/bin/dirname /usr/bin/env /usr/bin/false /usr/bin/head /usr/bin/nohup "
-         "/usr/bin/printf /usr/bin/tail /usr/bin/touch /usr/bin/true /usr/bin/tty /usr/bin/uname /usr/bin/wc /bin/kill").split()
+         "/usr/bin/printf /usr/bin/shasum /usr/bin/tail /usr/bin/touch /usr/bin/true /usr/bin/tty /usr/bin/uname /usr/bin/wc /bin/kill").split()
 
 # Python stand-ins.
 STANDIN = ("/bin/launchctl /bin/date /bin/df /bin/sync /usr/bin/stat /usr/bin/id /usr/bin/plutil /usr/bin/sw_vers /usr/bin/csrutil "
            "/usr/bin/xattr /usr/bin/vmmap /usr/bin/codesign /usr/bin/mktemp /usr/bin/sudo /usr/bin/osascript /usr/bin/python3 "
-           "/usr/sbin/lsof /usr/sbin/sysctl /sbin/shutdown /bin/hostname").split()
+           "/usr/sbin/ioreg /usr/sbin/lsof /usr/sbin/sysctl /sbin/shutdown /bin/hostname").split()
 
 OPTIONAL = {"rsync": "/usr/bin/rsync", "scp": "/usr/bin/scp", "ps": "/usr/bin/ps", "grep": "/usr/bin/grep", "sed": "/usr/bin/sed",
             "nc": "/usr/bin/nc"}

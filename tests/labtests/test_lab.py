@@ -609,6 +609,23 @@ def test_kill_within_a_transfer(up, tmp_path):
     assert 0 < size < 1 << 20
 
 
+@pytest.mark.parametrize("when, done", [("before", False), ("after", True)])
+def test_kill_between_the_steps_of_a_script_in_the_guest(up, when, done):
+    """Between a temporary file and its final name."""
+    up.fault("mv", match="final", kill_parent=when)
+    ssh = up.ssh_command("tahoe", "'echo x > part && mv -f part final'")
+    ended = subprocess.run([sys.executable, "-c", SUBJECT, " ".join(ssh)], env=up.env(), capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    home = pathlib.Path(up.vm("tahoe").home)
+    wait_for(lambda: [call for call in up.calls("guest") if "end" in call])
+    assert (home / "final").exists() == done and (home / "part").exists() != done
+
+
+def test_a_checksum_tool_that_lies(up):
+    up.fault("shasum", stdout="\\" + "0" * 64 + "  -\n", exit=0)
+    assert up.ssh("tahoe", "/usr/bin/shasum -a 256 < .ssh/authorized_keys" if BUILD else "shasum -a 256").stdout == "\\" + "0" * 64 + "  -\n"
+
+
 def test_calls_are_logged_with_what_they_said(up):
     up.forget_calls()
     up.host("defaults", "write", DOMAIN, KEY, "-bool", "true")
