@@ -12,6 +12,7 @@
 
 #include "exec/launch.hpp"
 #include "machrun/apple_errno.hpp"
+#include "machrun/dyld.hpp"
 #include "machrun/symbol_tables.hpp"
 #include "machrun/variadic.hpp"
 
@@ -217,6 +218,7 @@ SymbolTable process_symbols() {
       {"_kill", as_address(apple_kill)},
       {"_raise", as_address(apple_raise)},
       {"_alarm", as_address(::alarm)},
+      {"_abort", as_address(abort_program)},
       {"_exit", as_address(::exit)},
       {"__exit", as_address(::_exit)},
   };

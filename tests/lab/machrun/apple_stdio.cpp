@@ -1,4 +1,6 @@
 // Formatted input and output, and the streams' names.
+#include <strings.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -85,6 +87,7 @@ SymbolTable stdio_symbols() {
       {"_vdprintf", as_address(apple_vdprintf)},
       {"_strlcpy", as_address(apple_strlcpy)},
       {"_strlcat", as_address(apple_strlcat)},
+      {"___bzero", as_address(::bzero)},
       {"_memset_pattern4", as_address(apple_memset_pattern4)},
       {"_memset_pattern8", as_address(apple_memset_pattern8)},
       {"_memset_pattern16", as_address(apple_memset_pattern16)},

@@ -1,6 +1,5 @@
 #include "machrun/dyld.hpp"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "exec/launch.hpp"
 #include "machrun/fixups.hpp"
 #include "machrun/system_library.hpp"
 
@@ -48,14 +48,22 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
+void abort_program() {
+#if defined(__aarch64__)
+  // The emulator would add a line of its own to standard error, so the native loader dies in this process's place.
+  const std::string folder = exec::LabEnvironment::instance().get("LAB_MACHRUN_DIR");
+  const std::string native = folder + "/machrun-x86_64";
+  if (!folder.empty()) ::execl(native.c_str(), native.c_str(), "--abort", static_cast<char*>(nullptr));
+#endif
+  std::signal(SIGABRT, SIG_DFL);
+  std::abort();
+}
+
 void dyld_death(const std::string& message) {
   std::fflush(nullptr);
   const std::string text = "dyld[" + std::to_string(::getpid()) + "]: " + message + "\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-  const rlimit none{0, 0};
-  ::setrlimit(RLIMIT_CORE, &none);
-  std::signal(SIGABRT, SIG_DFL);
-  std::abort();
+  abort_program();
 }
 
 void scrub_dyld_variables() {

@@ -11,8 +11,10 @@
 
 namespace lab {
 
-/// Prints dyld's kind of message and ends the process by SIGABRT, without a core file.
+/// Prints dyld's kind of message and ends the process by SIGABRT.
 [[noreturn]] void dyld_death(const std::string& message);
+/// Ends the process by SIGABRT.
+[[noreturn]] void abort_program();
 
 /// The dynamic loader's state: which images are in the process, and how names lead to addresses. One per process,
 /// because the loaded code reaches it through plain C calls. Its public functions may be called from any thread.

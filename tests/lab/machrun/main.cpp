@@ -1,4 +1,6 @@
 // machrun: runs a macOS program (a Mach-O executable) on Linux, as far as the rehearsal lab needs it.
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,13 +12,15 @@
 namespace {
 
 [[noreturn]] void usage() {
-  std::fprintf(stderr, "usage: machrun [--argv0 NAME] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE\n");
+  std::fprintf(stderr, "usage: machrun [--argv0 NAME] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
   std::exit(2);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);  // programs that crash on purpose leave no core file
   char* name = nullptr;
   int at = 1;
   for (; at < argc && std::strncmp(argv[at], "--", 2) == 0; ++at) {
@@ -24,6 +28,7 @@ int main(int argc, char** argv) {
       ++at;
       break;
     }
+    if (std::strcmp(argv[at], "--abort") == 0) lab::abort_program();
     if (at + 1 >= argc) usage();
     if (std::strcmp(argv[at], "--dyld-death") == 0) lab::dyld_death(argv[at + 1]);
     if (std::strcmp(argv[at], "--argv0") != 0) usage();

@@ -13,7 +13,7 @@ namespace {
 
 // Functions and variables whose meaning, types and calling convention are the same in both C libraries.
 constexpr const char* kSame[] = {
-    "abort", "abs", "access", "acos", "aligned_alloc", "arc4random", "arc4random_buf", "arc4random_uniform", "asin", "atan",
+    "abs", "access", "acos", "aligned_alloc", "arc4random", "arc4random_buf", "arc4random_uniform", "asin", "atan",
     "atan2", "atan2f", "atof", "atoi", "atol", "atoll", "bcmp", "bsearch", "bzero", "calloc", "ceil", "ceilf", "chdir",
     "chmod", "chown", "clearerr", "close", "closedir", "cos", "cosf", "creat", "dup", "dup2", "environ", "erf", "exp", "exp2",
     "exp2f", "expf", "fabs", "fabsf", "fchmod", "fclose", "fdopen", "feof", "ferror", "fflush", "fgetc", "fgets", "fileno",
