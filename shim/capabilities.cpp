@@ -248,8 +248,7 @@ void consider(id device) {
   const Class cls = object_getClass(device);
   if (strcmp(class_getName(cls), kDeviceClass) != 0) {
     if (phase.load_acquire() != Phase::waiting) return;
-    receipt.stock(Reason::device_not_paravirtual, nullptr, class_getName(cls));
-    announce();
+    if (receipt.stock(Reason::device_not_paravirtual, nullptr, class_getName(cls))) announce();
     return;
   }
   if (!phase.replace(Phase::waiting, Phase::installing)) {

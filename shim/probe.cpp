@@ -107,11 +107,20 @@ void put_receipt(Text& json, const char* pattern, int pid) {
   for (long i = 0; i < size; ++i) json.put(buffer[i]);
 }
 
+/// Cut at a length that no sensible value reaches, so that a report always fits.
+void put_variable(Text& json, const char* name) {
+  const char* value = getenv(name);
+  if (value == nullptr) return;
+  char cut[2048];
+  Text copy(cut);
+  copy.put(value);
+  json.key(name).quoted(copy.c_str());
+}
+
 void put_variables(Text& json) {
   json.key("variables").put('{');
-  for (const char* name : kVariables)
-    if (const char* value = getenv(name)) json.key(name).quoted(value);
-  if (const char* value = getenv("DYLD_INSERT_LIBRARIES")) json.key("DYLD_INSERT_LIBRARIES").quoted(value);
+  for (const char* name : kVariables) put_variable(json, name);
+  put_variable(json, "DYLD_INSERT_LIBRARIES");
   json.put('}');
 }
 
@@ -234,7 +243,7 @@ int probe(Options& options) {
   if (options.receipt == nullptr) options.receipt = getenv(kReceiptVariable);
 
   static Report report;
-  static char buffer[65536];
+  static char buffer[1 << 18];
   report.process.read();
   report.devices.find();
   report.answers = ask(report.devices.chosen());

@@ -23,14 +23,14 @@ void Receipt::start(const Process& process, const Policy& policy) {
   outcome_.store(policy.raises() ? Outcome::armed : Outcome::stock);
 }
 
-void Receipt::stock(Reason reason, const char* detail, const char* device_class) {
-  if (outcome_.load() == Outcome::active) return;
+bool Receipt::stock(Reason reason, const char* detail, const char* device_class) {
+  if (outcome_.load() == Outcome::active) return false;
   // A process that was stock by configuration stays so; what it could not trace is no news.
   if (!policy_->raises()) reason = policy_->reason;
   detail_.store(detail);
-  device_class_.store(device_class);
-  reason_.store(reason);
-  outcome_.store(Outcome::stock);
+  const bool same_class = device_class_.exchange(device_class) == device_class;
+  const bool same_reason = reason_.exchange(reason) == reason;
+  return outcome_.exchange(Outcome::stock) != Outcome::stock || !same_class || !same_reason;
 }
 
 void Receipt::active(const char* device_class, uint32_t families_before, uint32_t families_after) {

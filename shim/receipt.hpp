@@ -21,7 +21,8 @@ class Receipt {
   enum class Outcome : uint8_t { stock, armed, active };
 
   void start(const Process& process, const Policy& policy);
-  void stock(Reason reason, const char* detail, const char* device_class);
+  /// False when that is what it says already. The texts must live as long as the process.
+  bool stock(Reason reason, const char* detail, const char* device_class);
   void active(const char* device_class, uint32_t families_before, uint32_t families_after);
   /// True the first time only.
   bool saw_threadgroup_memory(uint64_t before, uint64_t after) { return threadgroup_.saw(before, after); }

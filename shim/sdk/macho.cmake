@@ -39,7 +39,7 @@ function(_lumelift_macho_by_xcode target kind output)
   if(kind STREQUAL "dylib")
     add_library(${target} SHARED ${ARGN})
     set_target_properties(${target} PROPERTIES INSTALL_NAME_DIR "@rpath" BUILD_WITH_INSTALL_NAME_DIR ON
-      VERSION "" SOVERSION "")
+      MACHO_CURRENT_VERSION ${PROJECT_VERSION} MACHO_COMPATIBILITY_VERSION 0.1)
   else()
     add_executable(${target} ${ARGN})
   endif()

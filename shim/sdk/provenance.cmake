@@ -3,8 +3,8 @@
 
 function(first_line variable)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
-  if(NOT status EQUAL 0)
-    set(text "unknown")
+  if(NOT status EQUAL 0)  # Apple's ld and lipo know only this one
+    execute_process(COMMAND ${ARGV1} -v OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
   endif()
   string(REGEX REPLACE "\n.*" "" text "${text}")
   string(REPLACE "\\" "\\\\" text "${text}")

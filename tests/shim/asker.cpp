@@ -5,7 +5,9 @@
 ///   list               every device of the list: class and answers
 ///   threads COUNT      that many threads make a device and ask at once
 ///   metal              whether Metal's classes exist in this process, without loading it
-///   fork               asks in a child made by fork, then in the parent
+///   fork               asks, then asks often in a child made by fork; the parent ends without running exit handlers
+///   subclass           asks, then again as an object of a class below the device's own
+///   owners             for each device of the list, who implements supportsFamily: in its class and those above
 ///   run PROGRAM ARG... asks, then runs a program in a child with the environment as it is
 ///   environment NAME…  prints variables
 ///   repeat COUNT FAMILY  makes a device and asks that often; prints nothing
@@ -22,6 +24,8 @@ void _exit(int status);
 int pthread_create(void** thread, const void* attributes, void* (*function)(void*), void* argument);
 int pthread_join(void* thread, void** result);
 int usleep(unsigned microseconds);
+Class objc_allocateClassPair(Class parent, const char* name, size_t extra);
+void objc_registerClassPair(Class cls);
 }
 
 namespace lumelift::shim {
@@ -121,9 +125,44 @@ int finish(int child) {
 int ask_after_fork() {
   if (ask_default(1) != 0) return 1;
   const int child = fork();
-  if (child == 0) _exit(ask_default(100));
-  const int status = finish(child);
-  return status != 0 ? status : ask_default(1);
+  if (child == 0) return ask_default(100);
+  _exit(finish(child));
+  return 1;
+}
+
+int ask_as_subclass() {
+  const id device = default_device();
+  if (device == nullptr) return 1;
+  print_answers(device);
+  const Class below = objc_allocateClassPair(object_getClass(device), "SubclassOfTheTest", 0);
+  if (below == nullptr) return 1;
+  objc_registerClassPair(below);
+  *reinterpret_cast<Class*>(device) = below;  // what KVO and proxies do
+  print_answers(device);
+  return 0;
+}
+
+int print_owners() {
+  const Make copy = metal_function("MTLCopyAllDevices");
+  const id list = copy == nullptr ? nullptr : copy();
+  if (list == nullptr) return 1;
+  const SEL selector = sel_registerName("supportsFamily:");
+  const auto count = send<unsigned long>(list, "count");
+  for (unsigned long i = 0; i < count; ++i) {
+    for (Class c = object_getClass(send<id>(list, "objectAtIndex:", i)); c != nullptr; c = class_getSuperclass(c)) {
+      const Method method = class_getInstanceMethod(c, selector);
+      if (method == nullptr) continue;
+      Dl_info info;
+      const bool ours = dladdr(reinterpret_cast<const void*>(method_getImplementation(method)), &info) != 0;
+      char buffer[512];
+      Text line(buffer);
+      line.put(class_getName(c))
+          .put(' ')
+          .put(ours && info.dli_fname != nullptr ? last_component(info.dli_fname) : "Metal");
+      print(line);
+    }
+  }
+  return 0;
 }
 
 int run_program(char** arguments) {
@@ -178,6 +217,8 @@ int dispatch(int argc, char** argv) {
   if (strcmp(command, "repeat") == 0) return repeat(number, argc > 3 ? argv[3] : nullptr);
   if (strcmp(command, "metal") == 0) return report_metal();
   if (strcmp(command, "fork") == 0) return ask_after_fork();
+  if (strcmp(command, "subclass") == 0) return ask_as_subclass();
+  if (strcmp(command, "owners") == 0) return print_owners();
   if (strcmp(command, "run") == 0 && argc > 2) return run_program(argv + 2);
   if (strcmp(command, "environment") == 0) return print_environment(argv + 2);
   if (strcmp(command, "wait") != 0 || ask_default(1) != 0) return 2;

@@ -23,6 +23,7 @@ class Guest:
     def __init__(self, slice_name, folder):
         self.slice, self.folder = slice_name, folder
         self.receipt, self.trace = folder / "receipt.json", folder / "trace.json"
+        self.pid = None  # of the last program that ran
 
     def command(self, program, *arguments):
         return [*RUNNERS[self.slice], str(program), *map(str, arguments)]
@@ -34,8 +35,11 @@ class Guest:
         if receipt:
             environment["LUMELIFT_RECEIPT"] = str(self.receipt)
         environment.update({name: str(value) for name, value in variables.items()})
-        return subprocess.run(self.command(program, *arguments), env=environment, cwd=self.folder, timeout=120,
-                              capture_output=True, text=True)
+        with subprocess.Popen(self.command(program, *arguments), env=environment, cwd=self.folder, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            self.pid = process.pid
+            out, errors = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
     def ask(self, *arguments, **options):
         """Output of the asker, which must succeed and be the only one who printed."""

@@ -178,3 +178,9 @@ def test_variables_with_odd_bytes_are_still_valid_json(guest):
     report = guest.probe(insert=False, LUMELIFT_ONLY='a"b\\c\n', LUMELIFT_TRACE="é\udcff")[1]
     assert report["variables"]["LUMELIFT_ONLY"] == 'a"b\\c\n'
     assert report["variables"]["LUMELIFT_TRACE"] == "é\ufffd"
+
+
+def test_endless_variables_do_not_break_the_report(guest):
+    report = guest.probe(insert=False, LUMELIFT_ONLY="\x01" * 100_000, LUMELIFT_VERBOSE="v" * 100_000)[1]
+    assert report["variables"]["LUMELIFT_ONLY"] == "\x01" * 2047
+    assert report["variables"]["LUMELIFT_VERBOSE"] == "v" * 2047
