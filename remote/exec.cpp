@@ -52,7 +52,7 @@ std::unique_ptr<ChannelHandle> ChannelHandle::start(Session::State& session, std
     return channel != nullptr ? 0 : libssh2_session_last_errno(session.ssh);
   });
   if (opened != 0) { session.fail(doing, opened); }
-  auto handle = std::make_unique<ChannelHandle>(session, channel);
+  auto handle = std::make_unique<ChannelHandle>(session, channel, command);
   const auto started = session.drive(doing, deadline, [&]() -> long {
     return libssh2_channel_process_startup(channel, "exec", 4, command.data(), static_cast<unsigned>(command.size()));
   });
@@ -134,10 +134,9 @@ void ChannelHandle::finish(const ExecOptions& options, const sys::Deadline& dead
 }
 
 ExecResult Session::exec(std::string_view command, const sys::Deadline& deadline, const ExecOptions& options) {
-  const sys::Stopwatch watch;
   const auto handle = ChannelHandle::start(*state_, command, deadline);
   handle->finish(options, deadline);
-  if (state_->observer) { state_->observer(command, handle->result, watch.elapsed()); }
+  if (state_->observer) { state_->observer(command, handle->result, handle->watch.elapsed()); }
   return std::move(handle->result);
 }
 
@@ -164,10 +163,21 @@ void Session::Channel::write_all(std::span<const std::byte> bytes) {
   }
 }
 
+bool Session::Channel::await(std::string_view text, const sys::Deadline& deadline) {
+  session_.expect_answer();
+  while (handle_->result.out.find(text) == std::string::npos) {
+    if (handle_->drain({}, deadline)) { continue; }
+    if (ended()) { return false; }
+    session_.wait(doing, deadline);
+  }
+  return true;
+}
+
 bool Session::Channel::ended() const { return handle_->at_end(); }
 
 ExecResult Session::Channel::finish(const sys::Deadline& deadline) {
   handle_->finish({}, deadline);
+  if (session_.observer) { session_.observer(handle_->command, handle_->result, handle_->watch.elapsed()); }
   return std::move(handle_->result);
 }
 

@@ -98,6 +98,8 @@ class Session::Channel {
   ~Channel();
   /// Writes all of `bytes`; the deadline is renewed by progress: it fails when nothing moved for 15 s. Throws as Session.
   void write_all(std::span<const std::byte> bytes);
+  /// Waits until the program's standard output holds `text`; false when it ended without. Throws as Session.
+  [[nodiscard]] bool await(std::string_view text, const sys::Deadline& deadline);
   /// True when the program ended before it took all input; further writes do nothing.
   [[nodiscard]] bool ended() const;
   /// Sends end-of-file, drains output, waits for the end.

@@ -56,7 +56,8 @@ struct Session::State {
 
 /// An open channel and what it has said so far. Frees the channel without waiting.
 struct ChannelHandle {
-  ChannelHandle(Session::State& owner, _LIBSSH2_CHANNEL* open) : session(owner), channel(open) {}
+  ChannelHandle(Session::State& owner, _LIBSSH2_CHANNEL* open, std::string_view line)
+      : session(owner), channel(open), command(line) {}
   ~ChannelHandle();
   ChannelHandle(const ChannelHandle&) = delete;
   ChannelHandle& operator=(const ChannelHandle&) = delete;
@@ -74,6 +75,8 @@ struct ChannelHandle {
 
   Session::State& session;
   _LIBSSH2_CHANNEL* channel;
+  std::string command;
+  sys::Stopwatch watch;
   ExecResult result;
   bool cut = false;  ///< the connection ended under it
 };

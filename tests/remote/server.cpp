@@ -154,4 +154,37 @@ Session Server::connect(const Credentials& credentials) const {
   return session;
 }
 
+LabGuest::LabGuest(const std::string& options) {
+  const auto where = (folder_.path() / "lab").string();
+  const auto line =
+      host_run({"/usr/bin/python3", LUMELIFT_SOURCE "/tests/remote/lab_guest.py", where, LUMELIFT_BUILD, options});
+  std::vector<std::string*> fields{&address_, &port_, &key_, &home_, &root_};
+  std::size_t from = 0;
+  for (auto* field : fields) {
+    from = line.find('"', from) + 1;
+    const auto to = line.find('"', from);
+    *field = line.substr(from, to - from);
+    from = to + 1;
+  }
+}
+
+LabGuest::~LabGuest() {
+  (void)sys::run({.argv = {"/usr/bin/python3", LUMELIFT_SOURCE "/tests/lab/lab", "down", (folder_.path() / "lab").string()}},
+                 sys::Deadline::in(30s));
+}
+
+Session LabGuest::connect() const {
+  const auto deadline = sys::Deadline::in(20s);
+  Session session(connect_tcp(address_, std::stoi(port_), deadline), deadline);
+  session.authenticate({.user = "lume", .key_file = key_}, deadline);
+  return session;
+}
+
+void LabGuest::fault(const std::vector<std::string>& words) const {
+  std::vector<std::string> argv{"/usr/bin/python3", LUMELIFT_SOURCE "/tests/lab/lab", "fault",
+                                (folder_.path() / "lab").string()};
+  argv.insert(argv.end(), words.begin(), words.end());
+  host_run(argv);
+}
+
 }  // namespace lumelift::test

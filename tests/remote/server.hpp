@@ -56,6 +56,28 @@ class Server {
   int port_ = 0;
 };
 
+/// A running guest of the rehearsal lab. Taken down at the end.
+class LabGuest {
+ public:
+  /// `options`: a JSON object of the lab's VM options.
+  explicit LabGuest(const std::string& options = "{}");
+  ~LabGuest();
+  LabGuest(const LabGuest&) = delete;
+  LabGuest& operator=(const LabGuest&) = delete;
+
+  [[nodiscard]] Session connect() const;
+  /// The guest's home folder, as host and guest alike name it.
+  [[nodiscard]] const std::string& home() const { return home_; }
+  /// Where the guest's absolute tool names lead.
+  [[nodiscard]] const std::string& root() const { return root_; }
+  /// Adds a fault: words of `lab fault DIR …`.
+  void fault(const std::vector<std::string>& words) const;
+
+ private:
+  TempFolder folder_;
+  std::string address_, port_, key_, home_, root_;
+};
+
 /// The id of the Error that `action` throws, or "none".
 template <class Action>
 std::string error_id(Action action);

@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "host/sys/error.hpp"
+#include "remote/guest.hpp"
+#include "remote/guest_parse.hpp"
+#include "remote/script.hpp"
+
+namespace lumelift {
+namespace {
+
+using namespace std::chrono_literals;
+
+// launchctl's own numbers; the same number has several causes, so only looking decides.
+constexpr int no_such_process = 3, input_output = 5, in_progress = 36, already = 37, bad_plist = 109, no_domain = 112,
+              no_service = 113, is_disabled = 119, bad_ownership = 122, wrong_domain = 125;
+
+// Two questions at once; the short answer is told while the long one is still being caught, so they cannot mix.
+constexpr std::string_view ask_script = R"sh(domain=$1 label=$2
+shift 2
+if [ $# -gt 0 ]; then
+  text=$(/bin/launchctl "$@" 2>&1 </dev/null)
+  printf 'verb\037%s\037%s\036' $? "$text"
+fi
+{
+  text=$(/bin/launchctl print-disabled "$domain" 2>/dev/null </dev/null)
+  case $text in *"\"$label\" => disabled"* | *"\"$label\" => true"*) printf 'disabled\0371\036' ;; esac
+} &
+text=$(/bin/launchctl print "$domain/$label" 2>&1 </dev/null)
+status=$?
+known=0
+if [ "$status" -ne 0 ]; then /bin/launchctl print "$domain" >/dev/null 2>&1 </dev/null; known=$?; fi
+wait
+printf 'job\037%s\037%s\036domain\037%s\037\036' "$status" "$text" "$known")sh";
+
+struct Said {
+  int status = 0;
+  std::string text;
+};
+
+/// What launchd said to a verb, and what was seen right after it.
+struct Look {
+  std::optional<Said> verb;
+  Said job;
+  JobText now;           ///< `loaded` only when launchd knows the label
+  bool domain_known = false;
+};
+
+Said said(std::string_view value) {
+  const auto middle = value.find('\037');
+  Said answer;
+  answer.status = std::atoi(std::string(value.substr(0, middle)).c_str());
+  if (middle != std::string_view::npos) { answer.text = value.substr(middle + 1); }
+  return answer;
+}
+
+/// Has its own time: the caller's deadline ends its waiting, not the last look that explains why it waited in vain.
+Look ask(Session& session, const std::string& domain, const std::string& label, std::vector<std::string> verb = {}) {
+  std::vector<std::string> arguments{domain, label};
+  arguments.insert(arguments.end(), verb.begin(), verb.end());
+  const auto answer = run_script(session, "ask launchd about " + label, ask_script, arguments, sys::Deadline::in(30s));
+  Look look;
+  bool complete = false;
+  bool disabled = false;
+  for (const auto& [key, value] : parse_records(answer.body)) {
+    if (key == "verb") { look.verb = said(value); }
+    if (key == "job") { look.job = said(value); }
+    if (key == "disabled") { disabled = true; }
+    if (key == "domain") {
+      look.domain_known = said(value).status == 0;
+      complete = true;
+    }
+  }
+  if (!complete || (!verb.empty() && !look.verb)) {
+    throw Error(ErrorKind::failed, "guest-unreadable", "cannot understand what the guest's launchctl says of " + label)
+        .note("it said: " + excerpt(answer.body));
+  }
+  if (look.job.status == 0) { look.now = parse_job(look.job.text); }
+  look.now.seen.disabled = disabled;
+  return look;
+}
+
+Error failed(const char* id, const std::string& text, const Look& look) {
+  Error error(ErrorKind::failed, id, text);
+  if (look.verb) { error.note(fmt::format("launchctl ended with {}: {}", look.verb->status, excerpt(look.verb->text))); }
+  return error;
+}
+
+Error bad_list(const std::string& what, const ScriptAnswer& answer) {
+  return Error(ErrorKind::failed, "agent-plist-refused", what + " is not valid")
+      .note("plutil said: " + excerpt(answer.body + answer.err));
+}
+
+/// The Error for a bootstrap that loaded nothing, or nothing when it may be tried once more.
+std::optional<Error> refusal(const Look& look, const std::string& domain, const std::string& label,
+                             const std::string& plist) {
+  const int status = look.verb->status;
+  const auto& text = look.verb->text;
+  if (status == is_disabled || look.now.seen.disabled) {
+    return failed("agent-disabled", fmt::format("{} is disabled in {}: somebody switched it off", label, domain), look)
+        .fix(fmt::format("in the guest: launchctl enable {}/{}", domain, label));
+  }
+  if (!look.domain_known || status == wrong_domain || status == no_domain) {
+    return failed("agent-domain-missing", fmt::format("the guest has no launchd domain {}", domain), look)
+        .fix(domain.starts_with("gui/") ? "log in at the guest's screen, or use the domain user/UID" : "log in to the guest");
+  }
+  if (status == bad_ownership || text.find("bad ownership") != std::string::npos) {
+    return failed("agent-plist-refused", fmt::format("launchd refuses {}: owner or mode is wrong", plist), look)
+        .fix("the file must belong to the user and be writable by nobody else, and so must its folder");
+  }
+  if (status == bad_plist) { return failed("agent-plist-refused", fmt::format("launchd refuses {}", plist), look); }
+  return std::nullopt;
+}
+
+}  // namespace
+
+AgentSeen Guest::agent(const std::string& domain, const std::string& label) {
+  const auto look = ask(session_, domain, label);
+  const int status = look.job.status;
+  const bool answered = status == 0 || status == no_service || !look.domain_known;
+  if (!answered) {
+    throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("launchctl cannot say whether {} is loaded", label))
+        .note(fmt::format("it ended with {}: {}", status, excerpt(look.job.text)));
+  }
+  return look.now.seen;
+}
+
+void Guest::lint_plist_text(std::string_view plist) {
+  const auto answer = run_script(session_, "check a property list", "exec /usr/bin/plutil -lint -", {},
+                                 sys::Deadline::in(30s), {.input = plist});
+  if (!answer.ok()) { throw bad_list("the agent's property list", answer); }
+}
+
+void Guest::bootstrap(const std::string& domain, const std::string& label, const std::string& plist,
+                      const sys::Deadline& deadline) {
+  require_plain_path(plist);
+  constexpr int most_tries = 3;
+  int tries = 0;
+  std::optional<Said> verb;
+  auto look_until = deadline;
+  for (;;) {
+    // A number that speaks for work in progress is answered by looking; any other by another try.
+    const bool wait_only = verb && (verb->status == 0 || verb->status == already || verb->status == in_progress);
+    auto look = ask(session_, domain, label,
+                    wait_only ? std::vector<std::string>{} : std::vector<std::string>{"bootstrap", domain, plist});
+    if (look.verb) {
+      verb = look.verb;
+      ++tries;
+      look_until = deadline.at_most(10s);
+    }
+    look.verb = verb;
+    const auto& seen = look.now.seen;
+    if (seen.loaded && !look.now.draining()) {
+      if (seen.path != plist) {
+        throw failed("agent-still-loaded", fmt::format("{} is loaded from another file: {}", label, excerpt(seen.path)), look)
+            .fix(fmt::format("in the guest: launchctl bootout {}/{}", domain, label));
+      }
+      if (!seen.pid && seen.last_exit == 78) {
+        throw failed("agent-path-unopenable", fmt::format("launchd could not open a path in {} ({})", plist,
+                                                          seen.last_exit_text), look)
+            .fix("check that program, working folder and log folders exist and are not on a share");
+      }
+      if (seen.pid || seen.last_exit || !seen.last_exit_text.empty() || look_until.expired()) { return; }
+      look_until = look_until.at_most(3s);
+    } else if (!seen.loaded) {
+      if (auto error = refusal(look, domain, label, plist)) { throw *error; }
+      if (verb->status == input_output) {
+        const auto answer = run_script(session_, "check " + plist, "exec /usr/bin/plutil -lint \"$1\" </dev/null", {plist},
+                                       deadline);
+        if (!answer.ok()) { throw bad_list(plist, answer); }
+      }
+      if ((!wait_only && tries >= most_tries) || (wait_only && look_until.expired())) {
+        throw failed("agent-not-loaded", fmt::format("launchd took {} and yet does not know {} in {}", plist, label, domain),
+                     look)
+            .fix("see the guest's log: log show --last 2m --predicate 'process == \"launchd\"'");
+      }
+    }
+    if (deadline.expired()) { throw failed("agent-not-loaded", fmt::format("{} did not load in time", label), look); }
+    sys::pause(wait_only || seen.loaded ? 100ms : 400ms, deadline);
+  }
+}
+
+void Guest::bootout(const std::string& domain, const std::string& label, const sys::Deadline& deadline) {
+  auto look = ask(session_, domain, label, {"bootout", domain + "/" + label});
+  const auto verb = look.verb;
+  while (look.now.seen.loaded) {
+    if (deadline.expired()) {
+      look.verb = verb;
+      throw failed("agent-still-loaded", fmt::format("{} was told to go and is still loaded in {}", label, domain), look)
+          .note(look.now.seen.pid ? fmt::format("its process {} has not ended", *look.now.seen.pid) : "it has no process");
+    }
+    sys::pause(100ms, deadline);
+    look = ask(session_, domain, label);
+  }
+  const bool gone = look.job.status == no_service || look.job.status == no_such_process || !look.domain_known;
+  if (!gone) {
+    throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("launchctl cannot say whether {} is gone", label))
+        .note(fmt::format("it ended with {}: {}", look.job.status, excerpt(look.job.text)));
+  }
+}
+
+void Guest::enable(const std::string& domain, const std::string& label) {
+  const auto look = ask(session_, domain, label, {"enable", domain + "/" + label});
+  if (look.verb->status != 0 || look.now.seen.disabled) {
+    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing",
+                 fmt::format("cannot enable {} in {}", label, domain), look);
+  }
+}
+
+void Guest::disable(const std::string& domain, const std::string& label) {
+  const auto look = ask(session_, domain, label, {"disable", domain + "/" + label});
+  if (look.verb->status != 0 || !look.now.seen.disabled) {
+    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing",
+                 fmt::format("cannot disable {} in {}", label, domain), look);
+  }
+}
+
+}  // namespace lumelift

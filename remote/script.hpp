@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "remote/session.hpp"
+
+namespace lumelift {
+
+/// What a script of ours printed between its two marker lines, and how it ended.
+struct ScriptAnswer {
+  std::string body;
+  int status = 0;
+  std::string err;
+
+  [[nodiscard]] bool ok() const { return status == 0; }
+};
+
+/// The command line that runs `script` in the guest's /bin/sh, with $1 … set to `arguments`. Every word is quoted, so the
+/// login shell, its aliases and options have no say; the output is framed, so what start files print does not matter.
+[[nodiscard]] std::string script_command(std::string_view script, const std::vector<std::string>& arguments);
+
+/// The script's text within its frame, for a /bin/sh that reads it from standard input: no limit of length.
+[[nodiscard]] std::string framed(std::string_view script);
+
+/// Cuts out what stands between the marker lines. Pure. Nothing when they are not there.
+[[nodiscard]] std::optional<ScriptAnswer> unframe(std::string_view out);
+
+/// Runs a script. Throws what Session throws, "guest-lost" when the connection ended under it, and "guest-unreadable" when
+/// no frame came back. `what` completes "cannot …".
+[[nodiscard]] ScriptAnswer run_script(Session& session, std::string_view what, std::string_view script,
+                                      const std::vector<std::string>& arguments, const sys::Deadline& deadline,
+                                      const ExecOptions& options = {});
+/// The same for text without arguments and of any length.
+[[nodiscard]] ScriptAnswer run_long_script(Session& session, std::string_view what, std::string_view script,
+                                           const sys::Deadline& deadline);
+/// Reads the answer out of a finished command.
+[[nodiscard]] ScriptAnswer script_answer(std::string_view what, const ExecResult& result);
+
+/// Foreign text for a message: at most 200 bytes of it.
+[[nodiscard]] std::string excerpt(std::string_view text);
+
+/// "/a/b" and nothing else: absolute, no empty, "." or ".." part, no NUL. Throws Error "guest-path-unsafe" (usage).
+void require_plain_path(const std::string& path);
+/// The folders on the way to `path` that are ours alone (below ~/.local/share/lumelift), outermost first.
+[[nodiscard]] std::vector<std::string> own_folders_above(const std::string& path);
+
+}  // namespace lumelift
