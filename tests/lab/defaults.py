@@ -10,6 +10,9 @@ NAMES = {"-string": "string", "-bool": "boolean", "-boolean": "boolean", "-int":
          "-float": "float", "-real": "float", "-array": "array", "-dict": "dictionary", "-data": "data", "-date": "date"}
 
 
+PLAIN = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:")
+
+
 def complain(text, status=1):
     now = time.time()
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
@@ -93,8 +96,7 @@ def typed(value):
 
 
 def quoted(text):
-    import re
-    return text if re.fullmatch(r"[A-Za-z0-9_./:]+", text) and not text.startswith("-") else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text if text and set(text) <= PLAIN else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def shown(value, indent=0, top=True):

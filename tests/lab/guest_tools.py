@@ -153,42 +153,60 @@ STAT_FIELDS = {"z": lambda s: s.st_size, "m": lambda s: int(s.st_mtime), "a": la
                "b": lambda s: s.st_blocks, "k": lambda s: s.st_blksize}
 
 
+FOLDER, LINK = 0o040000, 0o120000
+
+
+def permissions(mode):
+    kind = {FOLDER: "d", LINK: "l", 0o100000: "-"}.get(mode & 0o170000, "?")
+    return kind + "".join("rwx"[place % 3] if mode >> (8 - place) & 1 else "-" for place in range(9))
+
+
+def stat_field(vm, path, about, alternate, string, part, letter):
+    kind = about.st_mode & 0o170000
+    if letter == "N":
+        return path
+    if letter == "Y":
+        return os.readlink(path) if kind == LINK else ""
+    if letter in "ug":
+        own = about.st_uid == os.geteuid() if letter == "u" else about.st_gid == os.getegid()
+        if string:
+            return (vm["user"] if letter == "u" else "staff") if own else "root" if letter == "u" else "wheel"
+        number = about.st_uid if letter == "u" else about.st_gid
+        return str((vm["uid"] if letter == "u" else 20) if own else number)
+    if letter == "T":
+        names = {FOLDER: ("Directory", "/"), LINK: ("Symbolic Link", "@")}
+        long, short = names.get(kind, ("Regular File", "*" if about.st_mode & 0o111 else ""))
+        return long if part == "H" else short
+    if letter == "p":
+        if string:
+            return permissions(about.st_mode)
+        number = about.st_mode & 0o777 if part == "L" else about.st_mode >> 12 if part == "H" else about.st_mode
+        return ("0" if alternate else "") + f"{number:o}"
+    return str(STAT_FIELDS[letter](about)) if letter in STAT_FIELDS else ""
+
+
 def stat_format(vm, form, path, about):
     """BSD stat's format language, as far as scripts use it: %[#][S][H|M|L]x."""
-    import re
-    import stat as modes
-
-    def field(match):
-        alternate, string, part, letter = match.groups()
-        if letter == "%":
-            return "%"
-        if letter == "N":
-            return path
-        if letter == "Y":
-            return os.readlink(path) if modes.S_ISLNK(about.st_mode) else ""
-        if letter in "ug":
-            own = about.st_uid == os.geteuid() if letter == "u" else about.st_gid == os.getegid()
-            if string:
-                return (vm["user"] if letter == "u" else "staff") if own else "root" if letter == "u" else "wheel"
-            number = about.st_uid if letter == "u" else about.st_gid
-            return str((vm["uid"] if letter == "u" else 20) if own else number)
-        if letter == "T":
-            if modes.S_ISDIR(about.st_mode):
-                return "Directory" if part == "H" else "/"
-            if modes.S_ISLNK(about.st_mode):
-                return "Symbolic Link" if part == "H" else "@"
-            return ("Regular File" if part == "H" else "*" if about.st_mode & 0o111 else "")
-        if letter == "p":
-            if string:
-                return modes.filemode(about.st_mode)
-            number = about.st_mode & 0o777 if part == "L" else about.st_mode >> 12 if part == "H" else about.st_mode
-            return ("0" if alternate else "") + f"{number:o}"
-        if letter in STAT_FIELDS:
-            return str(STAT_FIELDS[letter](about))
-        return match.group(0)
-
-    form = form.replace("%n", "\n").replace("%t", "\t")
-    return re.sub(r"%(#?)(S?)([HML]?)([a-zA-Z%])", field, form)
+    out, at = "", 0
+    while at < len(form):
+        if form[at] != "%" or at + 1 == len(form):
+            out += form[at]
+            at += 1
+            continue
+        at += 1
+        if form[at] in "nt%":
+            out += {"n": "\n", "t": "\t", "%": "%"}[form[at]]
+            at += 1
+            continue
+        chosen = {}
+        for name, letters_ in (("alternate", "#"), ("string", "S"), ("part", "HML")):
+            chosen[name] = ""
+            if at + 1 < len(form) and form[at] in letters_:
+                chosen[name] = form[at]
+                at += 1
+        out += stat_field(vm, path, about, **chosen, letter=form[at])
+        at += 1
+    return out
 
 
 def stat(vm, argv):

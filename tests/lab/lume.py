@@ -1,13 +1,12 @@
 """Stand-in for `lume`, warts included. Part of the rehearsal lab: it starts no virtual machine and proves nothing about one."""
 
+import _signal as signal
 import fcntl
-import json
 import os
-import signal
 import sys
 import time
 
-from world import Vm, alive, kill_exactly, start_time
+from world import Vm, kill_exactly, start_time, to_json
 
 USAGE = 64
 
@@ -77,10 +76,13 @@ def address_of(vm, run):
 
 
 def port_answers(address, port):
-    import socket
-    with socket.socket() as probe:
-        probe.settimeout(2)
+    import _socket
+    probe = _socket.socket()
+    probe.settimeout(2)
+    try:
         return probe.connect_ex((address, port)) == 0
+    finally:
+        probe.close()
 
 
 def describe(vm: Vm):
@@ -107,9 +109,16 @@ def describe(vm: Vm):
     }
 
 
-def swift_json(value):
+def swift_json(value, pad="\n"):
     """Swift's encoder: blanks around the colon, slashes escaped."""
-    return json.dumps(value, indent=2, separators=(",", " : ")).replace("/", "\\/")
+    if isinstance(value, (dict, list)) and value:
+        if isinstance(value, dict):
+            items = [f"{swift_json(key)} : {swift_json(item, pad + '  ')}" for key, item in value.items()]
+        else:
+            items = [swift_json(item, pad + "  ") for item in value]
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        return opening + pad + "  " + f",{pad}  ".join(items) + pad + closing
+    return to_json(value).replace("/", "\\/")
 
 
 def print_objects(world, objects, single):

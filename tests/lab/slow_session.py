@@ -3,8 +3,8 @@
 Called by the guest's login shell as: slow_session.py VMDIR guest|sftp COMMAND PROGRAM ARGUMENTS…
 """
 
+import _signal as signal
 import os
-import signal
 import struct
 import sys
 import time

@@ -4,8 +4,8 @@ The holder is the process that `lume` users see: it has the lock, takes SIGINT, 
 kernel when the holder dies, adopts every orphan of the guest, and kills them all before it ends. Nothing outlives a VM.
 """
 
+import _signal as signal
 import os
-import signal
 import time
 
 from world import become_subreaper, descendants, kill_exactly, start_time, write_json, read_json

@@ -1,16 +1,17 @@
 """State of one rehearsal lab, shared by every stand-in: where things are, who runs, what was called, which fault applies.
 
 Part of the rehearsal lab, which stands in for a Mac and cannot prove what only a Mac can show.
-Only cheap imports here: each stand-in call pays for them.
+Only cheap imports here: each stand-in call pays for them. `json`, `signal`, `socket` and `contextlib` would double its start
+(they bring `re` and `enum`), hence the C modules below them and the small writer and cache of our own.
 """
 
-import contextlib
+import _signal
 import fcntl
-import json
+import marshal
 import os
-import signal
 import sys
 import time
+from _json import encode_basestring_ascii
 
 HOST_TOOLS = ("lume", "defaults", "sw_vers", "sysctl", "nc", "ioreg", "system_profiler")
 
@@ -48,35 +49,73 @@ VM_DEFAULTS = {
 }
 
 
+def to_json(value):
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{encode_basestring_ascii(str(key))}: {to_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(to_json, value)) + "]"
+    return repr(value)
+
+
 def read_json(path, default=None):
+    """The file's value. What was once parsed is kept beside it in a form that needs no parser, until the file changes."""
+    try:
+        about = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return default
+    key = (about.st_mtime_ns, about.st_ino, about.st_size)
+    try:
+        with open(path + ".cache", "rb") as file:
+            known, value = marshal.load(file)
+        if known == key:
+            return value
+    except (OSError, EOFError, ValueError, TypeError):
+        pass
+    import json
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return json.load(file)
+            value = json.load(file)
     except FileNotFoundError:
         return default
-    except NotADirectoryError:
-        return default
+    try:
+        replace_file(path + ".cache", marshal.dumps((key, value)))
+    except OSError:
+        pass
+    return value
 
 
-def write_json(path, value):
+def replace_file(path, data):
     temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
-        json.dump(value, file, indent=1)
+    with open(temporary, "wb") as file:
+        file.write(data)
     os.rename(temporary, path)
 
 
-@contextlib.contextmanager
-def locked(path):
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+def write_json(path, value):
+    """Written whole under another name, then renamed: a reader sees the former or the new value."""
+    replace_file(path, to_json(value).encode("utf-8", "surrogateescape"))
+
+
+class locked:  # noqa: N801 - used like a function
+    """Holds an exclusive lock on a file for a `with` block."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+
+    def __exit__(self, *_):
+        os.close(self.fd)
 
 
 def append_line(path, value):
-    line = json.dumps(value) + "\n"
+    line = to_json(value) + "\n"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, line.encode("utf-8", "surrogateescape"))
@@ -105,7 +144,7 @@ def alive(pid, started):
     return bool(fields) and fields[2] == started and fields[0] not in "ZX"
 
 
-def kill_exactly(pid, started, number=signal.SIGKILL):
+def kill_exactly(pid, started, number=_signal.SIGKILL):
     """Signals a process by its number and start time, through a descriptor so that the number cannot be reused between."""
     try:
         fd = os.pidfd_open(pid)
@@ -114,7 +153,7 @@ def kill_exactly(pid, started, number=signal.SIGKILL):
     try:
         if start_time(pid) != started:
             return False
-        signal.pidfd_send_signal(fd, number)
+        _signal.pidfd_send_signal(fd, number)
         return True
     except OSError:
         return False
@@ -141,7 +180,7 @@ def descendants(root):
 def die_with_parent():
     """Asks the kernel to kill this process when its parent ends."""
     import ctypes
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, _signal.SIGKILL)
 
 
 def become_subreaper():
@@ -211,23 +250,28 @@ class Vm:
             return left > 0
 
     def socket_name(self):
-        import hashlib
-        return "\0lumelift-lab-" + hashlib.sha256(os.path.realpath(self.dir).encode()).hexdigest()[:24]
+        """An abstract name: no file to clean up, no limit on the length of the lab's path."""
+        import zlib
+        path = os.path.realpath(self.dir).encode()
+        return b"\0lumelift-lab-%08x%08x" % (zlib.crc32(path), zlib.crc32(path[::-1]))
 
     def ask(self, request, timeout=60):
         """One request to the running guest's control socket; None when no guest listens."""
-        import socket
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as link:
+        import _socket
+        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        try:
             link.settimeout(timeout)
-            try:
-                link.connect(self.socket_name())
-                link.sendall(json.dumps(request).encode("utf-8", "surrogateescape") + b"\n")
-                answer = b""
-                while piece := link.recv(65536):
-                    answer += piece
-            except OSError:
-                return None
-        return json.loads(answer) if answer else None
+            link.connect(self.socket_name())
+            link.sendall(marshal.dumps(request))
+            link.shutdown(_socket.SHUT_WR)
+            answer = b""
+            while piece := link.recv(65536):
+                answer += piece
+        except OSError:
+            return None
+        finally:
+            link.close()
+        return marshal.loads(answer) if answer else None
 
 
 class World:
@@ -336,8 +380,8 @@ def hang(world, fault):
     if fault["hang"] == "grandchild" and os.fork():
         os._exit(fault.get("exit", 0))
     world.record_process("hang")
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_IGN)
     while True:
         time.sleep(3600)
 
@@ -385,7 +429,7 @@ def run_tool(world, tool, argv, main, vm=None):
             main(argv)
             text, sys.stdout = sys.stdout.getvalue(), real
             os.write(1, text[: len(text) // 2].encode())
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _signal.SIGKILL)
         status = main(argv)
     except SystemExit as end:
         status = end.code

@@ -95,7 +95,7 @@ def test_empty_store(lab):
 
 
 def test_running_comes_before_the_address_and_a_stale_lease_before_the_right_one(lab):
-    lab.add_vm("tahoe", run_lag=0.3, ip_delay=0.8, stale_lease=0.6, boot_delay=1.6)
+    lab.add_vm("tahoe", run_lag=0.8, ip_delay=2.4, stale_lease=1.6, boot_delay=4)
     lab.start()
     lab.boot("tahoe", wait=False)
     seen = []
@@ -152,7 +152,7 @@ def test_slow_stop_ends_in_a_kill(lab):
 
 
 def test_lies_after_a_stop(lab):
-    lab.add_vm("tahoe", running=True, linger_running=0.8, missing_after_stop=2)
+    lab.add_vm("tahoe", running=True, linger_running=4, missing_after_stop=2)
     lab.start()
     lab.host("lume", "stop", "tahoe")
     assert [lab.host("lume", "get", "tahoe").returncode for _ in range(2)] == [1, 1]
