@@ -143,6 +143,19 @@ std::string read_file(const fs::path& path, std::size_t cap) {
   }
 }
 
+std::string read_tail(const fs::path& path, std::uint64_t from, std::size_t cap) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size < from) from = 0;
+  if (size - from > cap) from = size - cap;
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  const auto got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(from));
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
+}
+
 void write_file(const fs::path& path, std::string_view content, unsigned mode) {
   TemporaryFile file(path);
   if (!file) unwritable(path, std::strerror(errno));

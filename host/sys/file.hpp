@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -16,6 +17,10 @@ namespace fs = std::filesystem;
 /// Whole content of a regular file of at most `cap` bytes. Throws Error "file-unreadable" (usage) naming path and reason
 /// (missing, folder, FIFO, too large, permission).
 [[nodiscard]] std::string read_file(const fs::path& path, std::size_t cap);
+
+/// What a log has beyond `from` bytes, at most its last `cap` bytes; all of it when it became shorter than that, nothing when
+/// it cannot be read.
+[[nodiscard]] std::string read_tail(const fs::path& path, std::uint64_t from, std::size_t cap);
 
 /// Replaces `path` durably: temporary file beside it, fsync, rename, fsync of the folder. Mode as given. Throws Error
 /// "file-unwritable".

@@ -69,6 +69,17 @@ TEST_CASE("R124: what is no readable regular file is refused with path and reaso
   }
 }
 
+TEST_CASE("R08: the tail of a log is what it gained, at most its last bytes; a log that began anew counts whole") {
+  const test::Scratch scratch;
+  const auto log = scratch.write("log", "last week\ntoday\n");
+  CHECK(sys::read_tail(log, 10, 100) == "today\n");
+  CHECK(sys::read_tail(log, 0, 6) == "today\n");
+  CHECK(sys::read_tail(log, 16, 100).empty());
+  CHECK(sys::read_tail(log, 500, 100) == "last week\ntoday\n");
+  CHECK(sys::read_tail(scratch.path() / "missing", 0, 100).empty());
+  CHECK(sys::read_tail(scratch.path(), 0, 100).empty());
+}
+
 TEST_CASE("write_file replaces content and mode, whatever the umask, and leaves nothing beside it") {
   const test::Scratch scratch;
   const auto file = scratch.write("f", "old", 0644);
