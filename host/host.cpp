@@ -83,7 +83,14 @@ std::vector<std::string> write_words(const PrefKey& key, const PrefValue& value)
   return words;
 }
 
-/// Equal in type and value. `defaults write -float` keeps single precision, so reals agree when they do as such.
+/// Single precision is all that `-float` stores; the text of a property list carries every digit.
+bool needs_all_digits(const PrefValue& wanted, const PrefValue& seen) {
+  const auto* real = std::get_if<PrefReal>(&wanted);
+  return real != nullptr && wanted != seen && std::holds_alternative<PrefReal>(seen) &&
+         real->text.find_first_not_of("0123456789+-.eE") == std::string::npos;
+}
+
+/// Equal in type and value; reals when they are so in single precision.
 bool agree(const PrefValue& wanted, const PrefValue& seen) {
   const auto* left = std::get_if<PrefReal>(&wanted);
   const auto* right = std::get_if<PrefReal>(&seen);
@@ -155,6 +162,10 @@ void Host::set_preference(const PrefKey& key, const PrefValue& value) const {
   bool was_right = false;
   for (Milliseconds nap{20}; !agree(value, seen) && !deadline.expired(); nap = std::min(nap * 2, Milliseconds{500})) {
     sys::pause(nap, deadline);
+    seen = preference(key);
+  }
+  if (needs_all_digits(value, seen)) {
+    (void)tool({"defaults", "write", key.domain, key.key, "<real>" + std::get<PrefReal>(value).text + "</real>"});
     seen = preference(key);
   }
   if (agree(value, seen)) {

@@ -223,10 +223,18 @@ TEST_CASE("R107: a container is never written") {
   CHECK_FALSE(holds(defaults.calls(), "write"));
 }
 
-TEST_CASE("R107: a real comes back as the number it was, in the precision that defaults writes") {
+TEST_CASE("R107: a real comes back digit for digit, though the real switch keeps single precision only") {
   const FakeDefaults defaults("", "sed -i 's/<real>0.1</<real>0.10000000149011612</' $dir/value 2>/dev/null");
-  Host().set_preference(key, PrefReal{"0.1"});
-  CHECK(Host().preference(key) == PrefValue(PrefReal{"0.10000000149011612"}));
+  SUBCASE("where single precision is enough") {
+    Host().set_preference(key, PrefReal{"0.25"});
+    CHECK(Host().preference(key) == PrefValue(PrefReal{"0.25"}));
+    CHECK_FALSE(holds(defaults.calls(), "<real>"));
+  }
+  SUBCASE("as a property list where it is not, and then as near as defaults can") {
+    Host().set_preference(key, PrefReal{"0.1"});
+    CHECK(Host().preference(key) == PrefValue(PrefReal{"0.10000000149011612"}));
+    CHECK(holds(defaults.calls(), "write com.example.graphics Level <real>0.1</real>"));
+  }
 }
 
 TEST_CASE("R108: the daemon's old answers after a write are waited out") {
