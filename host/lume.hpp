@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host/sys/time.hpp"
@@ -48,9 +49,14 @@ struct StartOptions {
 /// Drives the `lume` command; hides its text, versions and warts (log lines around JSON, arrays of one, nulls). No state
 /// between calls. Every call has its own time limit and names the command when it ends without an answer.
 /// Throws Error: "lume-missing", "lume-too-old" (< 0.5.0), "lume-no-answer", "lume-failed", "lume-unreadable" (output holds
-/// no VM), "vm-limit" (two macOS guests run already), "vm-start-failed" (with the new lines of the VM's log), "vm-locked".
+/// no VM), "vm-name-invalid", "vm-unknown", "vm-not-ready" (neither stopped nor running), "vm-limit" (two macOS guests run
+/// already), "vm-locked" (runs in another process), "vm-start-failed" (with the new lines of the VM's log), "vm-stop-failed".
+/// What lume prints is quoted in messages with VNC passwords masked.
 class Lume {
  public:
+  /// `home` is where lume keeps its logs: the user's HOME; the account's home folder when empty.
+  explicit Lume(std::filesystem::path home = {}) : home_(std::move(home)) {}
+
   /// "0.5.3". Throws "lume-missing" or "lume-too-old".
   [[nodiscard]] std::string version() const;
 
@@ -61,15 +67,20 @@ class Lume {
 
   /// Nothing for an unknown VM. Exact name after stored_name(); never a prefix.
   [[nodiscard]] std::optional<Vm> find(const std::string& name) const;
+  /// The same, but "unknown" is asked again until `patience` ends: right after a stop lume misses a VM for a moment.
+  [[nodiscard]] std::optional<Vm> find(const std::string& name, const sys::Deadline& patience) const;
   [[nodiscard]] std::vector<Vm> list() const;
 
-  /// Starts headless and detached, then waits until lume lists the VM as running. Never starts an unknown name (lume would
+  /// Starts headless and detached, then waits until lume lists the VM as running twice. Running already is success. Never starts an unknown name (lume would
   /// download an image). Only what the VM's log gained since the call counts as its reason for failing.
   void start(const std::string& name, const StartOptions& options, const sys::Deadline& deadline) const;
   /// Pulls the plug (up to 12 s), then waits until lume lists the VM as stopped twice. Stopped already is success.
   void stop(const std::string& name, const std::string& storage, const sys::Deadline& deadline) const;
   /// Waits until lume lists the VM as stopped on two reads; false at the deadline.
   [[nodiscard]] bool wait_stopped(const std::string& name, const sys::Deadline& deadline) const;
+
+ private:
+  std::filesystem::path home_;
 };
 
 }  // namespace lumelift
