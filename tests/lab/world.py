@@ -97,7 +97,7 @@ def replace_file(path, data):
 
 def write_json(path, value):
     """Written whole under another name, then renamed: a reader sees the former or the new value."""
-    replace_file(path, to_json(value).encode("utf-8", "surrogateescape"))
+    replace_file(path, to_json(value).encode("utf-8", "surrogateescape") + b"\n")
 
 
 class locked:  # noqa: N801 - used like a function
