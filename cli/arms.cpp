@@ -1,8 +1,11 @@
 #include "cli/arms.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <future>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -118,6 +121,27 @@ std::optional<Arm> load_arm(const fs::path& file, const std::string& source, std
   return arm;
 }
 
+void load_folder(const fs::path& folder, LoadedArms& loaded) {
+  const auto files = files_below(folder);
+  std::vector<std::optional<Arm>> arms(files.size());
+  std::vector<std::string> sources;
+  for (const auto& file : files) sources.push_back(file.lexically_relative(folder).generic_string());
+  // Reading and parsing thousands of files is all the time that a report takes, and each file stands alone.
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < files.size();) arms[i] = load_arm(files[i], sources[i], std::nullopt);
+  };
+  std::vector<std::future<void>> helpers;
+  const auto count = std::min<std::size_t>(std::thread::hardware_concurrency(), files.size() / 64);
+  for (std::size_t i = 1; i < count; ++i) helpers.push_back(std::async(std::launch::async, work));
+  work();
+  for (auto& helper : helpers) helper.get();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (arms[i]) loaded.arms.push_back(std::move(*arms[i]));
+    else loaded.skipped.push_back(sources[i]);
+  }
+}
+
 }  // namespace
 
 ArmInput arm_option(std::string_view text) {
@@ -177,12 +201,7 @@ LoadedArms load_arms(const std::vector<ArmInput>& inputs) {
   for (const auto& input : inputs) {
     std::error_code ignored;
     if (fs::is_directory(input.path, ignored) && !input.role) {
-      for (const auto& file : files_below(input.path)) {
-        const auto source = file.lexically_relative(input.path).generic_string();
-        auto arm = load_arm(file, source, std::nullopt);
-        if (arm) loaded.arms.push_back(std::move(*arm));
-        else loaded.skipped.push_back(source);
-      }
+      load_folder(input.path, loaded);
       continue;
     }
     auto arm = load_arm(input.path, input.path.generic_string(), input.role);

@@ -108,8 +108,8 @@ std::string bar(const TestReport& test, Role role, const std::string& unit, cons
   const auto* mark = cell.rejected ? " <span class=\"rejected\">not used: spread</span>"
                      : cell.flagged ? " <span class=\"flag\">! spread</span>" : " spread";
   const auto y = bar_height / 2;
-  auto text = fmt::format("<div class=\"bar {}\"><p><span class=\"name\">{}</span><span>{} {},{} {}</span></p>\n",
-                          role_name(role), heading(role), rate_figure(summary.median), unit, mark, percent(summary.spread()));
+  auto text = fmt::format("<div class=\"bar {}\"><p><span class=\"name\">{}</span><span>{} {},{} {:.1f}&nbsp;%</span></p>\n",
+                          role_name(role), heading(role), rate_figure(summary.median), unit, mark, summary.spread() * 100);
   text += fmt::format("<svg role=\"img\" tabindex=\"0\" height=\"{}\" aria-label=\"{}\">", bar_height,
                       html(series_text(test, role, unit)));
   text += fmt::format("<rect class=\"body\" x=\"0\" y=\"8\" width=\"{:.3f}%\" height=\"{}\"/>", scale.at(summary.median),
@@ -179,7 +179,7 @@ std::string cards(const WorkloadReport& entry) {
 std::string figures_table(const WorkloadReport& entry) {
   auto text = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures of {0} as a table\">"
                           "<table><caption>The same figures as a table, {1}</caption>\n<thead><tr><th scope=\"col\">test</th>"
-                          "<th scope=\"col\">side</th><th scope=\"col\">median</th><th scope=\"col\">min</th>"
+                          "<th scope=\"col\" class=\"text\">side</th><th scope=\"col\">median</th><th scope=\"col\">min</th>"
                           "<th scope=\"col\">max</th><th scope=\"col\">spread</th><th scope=\"col\">samples</th>"
                           "<th scope=\"col\">unlocked is</th></tr></thead>\n<tbody>\n",
                           html(entry.name), entry.unit);
@@ -189,7 +189,7 @@ std::string figures_table(const WorkloadReport& entry) {
       if (cell == test.cells.end()) continue;
       const auto& summary = cell->second.summary;
       const auto* against = test.against(role);
-      text += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td>"
+      text += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"side\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td>"
                           "<td>{}</td></tr>\n",
                           html(test.test), heading(role), rate_figure(summary.median), rate_figure(summary.min),
                           rate_figure(summary.max), percent(summary.spread()),
@@ -203,7 +203,8 @@ std::string figures_table(const WorkloadReport& entry) {
 std::string sides_table(const WorkloadReport& entry) {
   auto text = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the figures of {} come from\">"
                           "<table><caption>Where they come from</caption>\n<thead><tr><th scope=\"col\">side</th>"
-                          "<th scope=\"col\">GPU answers (banner)</th><th scope=\"col\">GPU</th><th scope=\"col\">files</th>"
+                          "<th scope=\"col\" class=\"text\">GPU answers (banner)</th><th scope=\"col\" class=\"text\">GPU</th>"
+                          "<th scope=\"col\" class=\"text\">files</th>"
                           "</tr></thead>\n<tbody>\n",
                           html(entry.name));
   for (const auto role : order) {

@@ -102,6 +102,8 @@ std::vector<double> llama_rates(const json& object, double tokens) {
     throw Refusal{fmt::format("{} samples_ns but {} samples_ts", times.size(), printed.size())};
   }
   std::vector<double> exact, rates;
+  exact.reserve(times.size());
+  rates.reserve(times.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
     exact.push_back(1e9 * tokens / times[i]);
     if (!printed.empty() && !agrees_to_six_digits(exact.back(), printed[i])) {
@@ -112,6 +114,14 @@ std::vector<double> llama_rates(const json& object, double tokens) {
   }
   check_averages(object, times, exact);
   return rates;
+}
+
+/// json::dump builds a serialiser each time, which is most of the cost of a small value.
+std::string setting_text(const json& value) {
+  if (value.is_string()) return "\"" + value.get_ref<const std::string&>() + "\"";
+  if (value.is_number_integer()) return std::to_string(value.get<std::int64_t>());
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  return value.dump();
 }
 
 Row llama_row(const json& object) {
@@ -125,7 +135,9 @@ Row llama_row(const json& object) {
   row.test = label(prompt, generated, depth);
   row.rates = llama_rates(object, static_cast<double>(prompt + generated));
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_structured() && !not_settings.contains(key)) row.settings[key] = value.dump();
+    if (!value.is_structured() && !not_settings.contains(key)) {
+      row.settings.emplace_hint(row.settings.end(), key, setting_text(value));
+    }
   }
   return row;
 }
@@ -256,7 +268,7 @@ void mlx_row(const json& document, const char* rate_key, const char* tokens_key,
     }
   }
   for (const auto& [key, value] : configuration.items()) {
-    if (!value.is_structured()) row.settings[key] = value.dump();
+    if (!value.is_structured()) row.settings[key] = setting_text(value);
   }
   if (const auto& model = document.at("model"); model.contains("revision")) {
     row.settings["model_revision"] = model["revision"].dump();
@@ -314,10 +326,10 @@ std::optional<Role> role_of(std::string_view name) {
 }
 
 std::optional<Arm> parse_arm(std::string_view text, std::string source) {
-  const auto document = json::parse(text, nullptr, false);
+  auto document = json::parse(text, nullptr, false);
   if (document.is_array()) {
     if (!document.empty() && !looks_like_llama(document.front())) return std::nullopt;
-    return llama_arm(std::vector<json>(document.begin(), document.end()), std::move(source));
+    return llama_arm(document.get_ref<const json::array_t&>(), std::move(source));
   }
   if (looks_like_mlx(document)) return mlx_arm(document, std::move(source));
   if (looks_like_llama(document)) return llama_arm({document}, std::move(source));
