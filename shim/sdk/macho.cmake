@@ -11,7 +11,8 @@
 set(LUMELIFT_SDK ${CMAKE_CURRENT_LIST_DIR} CACHE INTERNAL "")
 set(LUMELIFT_MACHO_MINIMUM 13.0 CACHE INTERNAL "")
 set(LUMELIFT_MACHO_FLAGS -std=c++20 -O2 -g0 -ffreestanding -fvisibility=hidden -fno-exceptions -fno-rtti
-  -fno-stack-protector -fno-threadsafe-statics -fno-ident -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion CACHE INTERNAL "")
+  -fno-stack-protector -fno-threadsafe-statics -fno-ident -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  CACHE INTERNAL "")
 
 if(APPLE)
   set(LUMELIFT_MACHO_SLICES arm64 arm64e x86_64 CACHE INTERNAL "")
@@ -81,7 +82,8 @@ function(_lumelift_macho_by_lld target kind output stubs)
     set(thin ${work}/${name})
     set(kind_options)
     if(kind STREQUAL "dylib")
-      set(kind_options -dylib -install_name @rpath/${name} -current_version ${PROJECT_VERSION} -compatibility_version 0.1)
+      set(kind_options -dylib -install_name @rpath/${name} -current_version ${PROJECT_VERSION}
+        -compatibility_version 0.1)
     endif()
     add_custom_command(OUTPUT ${thin}
       COMMAND ${LUMELIFT_MACHO_LINKER} -arch ${slice} -platform_version macos ${LUMELIFT_MACHO_MINIMUM} 14.0

@@ -1,5 +1,5 @@
-# Writes SHA256SUMS and provenance.json beside the built guest files. Variables: FOLDER, FILES (comma-separated), VERSION,
-# COMPILER, LINKER, LIPO.
+# Writes SHA256SUMS and provenance.json beside the built guest files. Variables: FOLDER, FILES (comma-separated),
+# VERSION, COMPILER, LINKER, LIPO.
 
 function(first_line variable)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
@@ -36,7 +36,14 @@ foreach(name ${FILES})
     list(APPEND slice_entries "        \"${slice}\": \"${sum}\"")
   endforeach()
   list(JOIN slice_entries ",\n" slice_entries)
-  list(APPEND entries "    {\n      \"name\": \"${name}\",\n      \"size\": ${size},\n      \"sha256\": \"${whole}\",\n      \"slices\": {\n${slice_entries}\n      }\n    }")
+  list(APPEND entries "    {
+      \"name\": \"${name}\",
+      \"size\": ${size},
+      \"sha256\": \"${whole}\",
+      \"slices\": {
+${slice_entries}
+      }
+    }")
 endforeach()
 list(JOIN entries ",\n" entries)
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("LUMELIFT_BUILD", ROOT.parent / "build")).resolve()
+BUILD = pathlib.Path(os.environ.get("LUMELIFT_BUILD", ROOT / "build")).resolve()
 LIBRARY = BUILD / "shim" / "liblumelift-metal.dylib"
 PROBE = BUILD / "shim" / "lumelift-probe"
 ASKER = BUILD / "tests" / "shim" / "asker"
