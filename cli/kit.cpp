@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/verdict.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 #include "host/sys/hash.hpp"
@@ -13,6 +14,10 @@ namespace lumelift {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kit_cap = 64u << 20;
+constexpr const char* library_name = "liblumelift-metal.dylib";
+constexpr const char* probe_name = "lumelift-probe";
 
 FileState state_of(const fs::path& file) {
   struct ::stat info{};
@@ -49,6 +54,30 @@ void gather_folder(const FileCopy& copy, std::vector<Source>& out) {
   }
 }
 
+Source kit_file(const fs::path& folder, const char* name, std::vector<std::string> (*defects_of)(std::string_view)) {
+  const fs::path file = folder / name;
+  std::error_code fault;
+  if (!fs::exists(file, fault)) {
+    throw Error(ErrorKind::usage, "kit-missing", fmt::format("'{}' is not there", file.string()))
+        .fix("install lumelift as a whole, or name the folder in LUMELIFT_KIT_DIR");
+  }
+  const auto defects = defects_of(sys::read_file(file, kit_cap));
+  if (!defects.empty()) {
+    Error error(ErrorKind::usage, "kit-damaged", fmt::format("'{}' is not fit to be sent into a guest", file.string()));
+    for (const auto& defect : defects) { error.note(defect); }
+    throw error.fix("install lumelift again");
+  }
+  FileState state = state_of(file);
+  state.mode = 0755;
+  return {file, name, state};
+}
+
+/// Where on this Mac the workload's program comes from; nothing when it is in the guest already.
+const Source* program_of(const Workload& workload, const std::vector<Source>& sources) {
+  const auto found = std::find_if(sources.begin(), sources.end(), [&](const Source& s) { return s.to == workload.executable; });
+  return found == sources.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<Source> gather(const Workload& workload) {
@@ -64,6 +93,31 @@ std::vector<Source> gather(const Workload& workload) {
   const auto twin = std::adjacent_find(out.begin(), out.end(), [](const Source& a, const Source& b) { return a.to == b.to; });
   if (twin != out.end()) { throw invalid(fmt::format("two files go to '{}'", twin->to)); }
   return out;
+}
+
+std::vector<Source> load_kit(const fs::path& libexec) {
+  return {kit_file(libexec, library_name, &library_defects), kit_file(libexec, probe_name, &probe_defects)};
+}
+
+std::vector<std::string> preflight(const Workload& workload, const std::vector<Source>& sources, const std::vector<Source>& kit) {
+  InjectionTerms terms;
+  terms.library_slices = slices_of(sys::read_file(kit.front().file, kit_cap));
+  terms.inherit = workload.inherit;
+  std::vector<std::string> remarks;
+  const bool own_arm64e = std::find(terms.library_slices.begin(), terms.library_slices.end(), Cpu::arm64e) != terms.library_slices.end();
+  if (workload.inherit && !own_arm64e) {
+    remarks.push_back("inherit: true, and the library has no arm64e slice: with SIP off in the guest, dyld kills every system tool that this program starts");
+  }
+  const Source* program = program_of(workload, sources);
+  if (program == nullptr) { return remarks; }
+  const InjectionVerdict verdict = injection_verdict(examine({program->file.string()}, host_files()), terms);
+  if (!verdict.acceptable()) {
+    throw Error(ErrorKind::usage, "workload-not-injectable",
+                fmt::format("'{}': {}: {}", program->file.string(), name_of(verdict.outcome), verdict.reason))
+        .fix(verdict.remedy);
+  }
+  remarks.insert(remarks.end(), verdict.notes.begin(), verdict.notes.end());
+  return remarks;
 }
 
 }  // namespace lumelift

@@ -176,7 +176,7 @@ class Walk {
   }
 
   void shell(unsigned mode) {
-    add(ChainLink::Role::tool, mode);
+    add(ChainLink::Role::shell, mode);
     const auto script =
         std::find_if(argv_.begin() + 1, argv_.end(), [](const auto& word) { return !word.starts_with('-'); });
     const bool inline_code = std::find(argv_.begin() + 1, argv_.end(), "-c") != argv_.end();

@@ -32,7 +32,8 @@ struct ChainLink {
     symlink,
     bundle,  ///< folder NAME.app
     script,  ///< text file with an interpreter line
-    tool,    ///< starts what follows: a shell, env, nohup
+    tool,    ///< starts what follows in its arguments: env, nohup
+    shell,   ///< reads the script in front of it, and may end in what follows
     stub,    ///< Mach-O program that starts another one, as python3 of a framework does
     program,
   };

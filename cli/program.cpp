@@ -216,7 +216,7 @@ Program examine(const std::vector<std::string>& argv, const FileView& view) {
   program.chain = follow(argv, view);
   if (!program.chain.found()) {
     const bool stopped_by_script =
-        !program.chain.links.empty() && program.chain.links.back().role == ChainLink::Role::tool;
+        !program.chain.links.empty() && program.chain.links.back().role == ChainLink::Role::shell;
     if (!stopped_by_script) {
       program.unreadable = program.chain.open_end;
     }

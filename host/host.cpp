@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "host/excerpt.hpp"
+#include "host/sys/excerpt.hpp"
 #include "host/property_list.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/process.hpp"

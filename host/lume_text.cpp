@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
-#include "host/excerpt.hpp"
+#include "host/sys/excerpt.hpp"
 
 namespace lumelift::lume_text {
 namespace {

@@ -43,13 +43,6 @@ std::optional<ScriptAnswer> unframe(std::string_view out) {
   return answer;
 }
 
-std::string excerpt(std::string_view text) {
-  constexpr std::size_t most = 200;
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) { text.remove_suffix(1); }
-  if (text.size() <= most) { return std::string(text); }
-  return fmt::format("{}… ({} bytes)", text.substr(0, most), text.size());
-}
-
 ScriptAnswer script_answer(std::string_view what, const ExecResult& result) {
   if (auto answer = unframe(result.out)) {
     answer->err = result.err;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "host/sys/excerpt.hpp"
 #include "remote/session.hpp"
 
 namespace lumelift {
@@ -38,9 +39,6 @@ struct ScriptAnswer {
                                            const sys::Deadline& deadline);
 /// Reads the answer out of a finished command.
 [[nodiscard]] ScriptAnswer script_answer(std::string_view what, const ExecResult& result);
-
-/// Foreign text for a message: at most 200 bytes of it.
-[[nodiscard]] std::string excerpt(std::string_view text);
 
 /// "/a/b" and nothing else: absolute, no empty, "." or ".." part, no NUL. Throws Error "guest-path-unsafe" (usage).
 void require_plain_path(const std::string& path);

@@ -1,4 +1,4 @@
-#include "host/excerpt.hpp"
+#include "host/sys/excerpt.hpp"
 
 namespace lumelift {
 
