@@ -129,7 +129,8 @@ void note(Query query, int64_t argument, uint64_t stock, uint64_t given, const v
 
 // The answers. No locks; anything but the very class gets what the original says.
 
-BOOL traced_family(id self, SEL command, long value, const void* caller) {
+/// Kept out of line: its registers would have to be saved on every query.
+[[gnu::noinline]] BOOL traced_family(id self, SEL command, long value, const void* caller) {
   const auto original = reinterpret_cast<Family>(override_of(Query::supports_family).original.load_acquire());
   const bool stock = original(self, command, value) != 0;
   if (object_getClass(self) != device_class.load_acquire()) return static_cast<BOOL>(stock);
