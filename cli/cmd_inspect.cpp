@@ -119,7 +119,7 @@ Json json_of(const Slice& slice, const SignatureCheck& check) {
   return {{"cpu", shown(slice.cpu)},
           {"type", types[static_cast<std::size_t>(slice.type)]},
           {"platform", shown(slice.platform)},
-          {"minimum_os", shown(slice.minimum_os)},
+          {"minimum_os", slice.platform == Platform::unknown ? Json(nullptr) : Json(shown(slice.minimum_os))},
           {"uuid", slice.uuid ? Json(uuid) : Json(nullptr)},
           {"install_name", slice.install_name.empty() ? Json(nullptr) : Json(slice.install_name)},
           {"libraries", libraries},
@@ -130,7 +130,7 @@ Json json_of(const Slice& slice, const SignatureCheck& check) {
 }
 
 Json json_of(const Inspected& file) {
-  static constexpr const char* roles[] = {"symlink", "bundle", "script", "tool", "stub", "program"};
+  static constexpr const char* roles[] = {"symlink", "bundle", "script", "tool", "shell", "stub", "program"};
   static constexpr const char* metal[] = {"linked", "possible", "none"};
   Json chain = Json::array();
   for (const ChainLink& link : file.program.chain.links) {

@@ -29,7 +29,18 @@ std::string start_directly(const Program& program) {
   if (!program.chain.found()) {
     return "name the program itself, not what starts it";
   }
-  return "name " + program.chain.program().path + " itself as the program to start";
+  const ChainLink& last = program.chain.program();
+  const auto runs = [&](ChainLink::Role role) {
+    const auto& links = program.chain.links;
+    return std::any_of(links.begin(), links.end(), [&](const ChainLink& link) { return link.role == role; });
+  };
+  // A shell script that was followed is not needed any more; one for another interpreter is what that has to run.
+  const bool interprets = runs(ChainLink::Role::script) && !runs(ChainLink::Role::shell);
+  const std::string with = interprets ? ", with the script as its first argument" : "";
+  if (last.system) {
+    return "name a program that is no part of macOS, as from a package manager" + with;
+  }
+  return "name " + last.path + " itself as the program to start" + with;
 }
 
 std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const Program& program,
@@ -63,8 +74,8 @@ std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const P
 /// Everything that stands between what was named and the program.
 std::optional<InjectionVerdict> judge_chain(const Program& program, const InjectionTerms& terms) {
   for (const ChainLink& link : program.chain.links) {
-    const bool runs = link.role == ChainLink::Role::tool || link.role == ChainLink::Role::stub ||
-                      link.role == ChainLink::Role::program;
+    const bool runs = link.role != ChainLink::Role::symlink && link.role != ChainLink::Role::bundle &&
+                      link.role != ChainLink::Role::script;
     if (runs && link.system) {
       if (auto verdict = judge_system_part(link, program, terms)) {
         return verdict;
@@ -85,10 +96,7 @@ std::optional<InjectionVerdict> judge_chain(const Program& program, const Inject
 /// Whether the file is one that macOS would start on Apple silicon at all.
 std::optional<InjectionVerdict> judge_file(const Program& program, const Slice* slice) {
   if (program.file->slices.front().type != FileType::program) {
-    return InjectionVerdict{not_a_program,
-                            "a library or plug-in: the program that loads it is what counts",
-                            "inspect the program that loads it",
-                            {}};
+    return InjectionVerdict{not_a_program, "a library or plug-in: the program that loads it is what counts", "", {}};
   }
   if (!slice) {
     return InjectionVerdict{needs_slice,

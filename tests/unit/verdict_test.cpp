@@ -103,7 +103,11 @@ TEST_CASE("verdict: scripts and the tools of macOS in between lose the variables
   verdict = judge(world, {"/w/tool.py"});
   CHECK(verdict.outcome == ignored);
   CHECK(mentions(verdict.reason, "/usr/bin/env"));
-  CHECK(mentions(verdict.remedy, "/opt/homebrew/bin/python3"));
+  CHECK(verdict.remedy ==
+        "name /opt/homebrew/bin/python3 itself as the program to start, with the script as its first argument");
+  world.files.erase("/opt/homebrew/bin/python3");
+  world.files["/usr/bin/python3"] = {build(metal()), 0755, ""};
+  CHECK(mentions(judge(world, {"/w/tool.py"}).remedy, "no part of macOS"));
 
   verdict = judge(world, {"/usr/bin/nohup", "/w/server", "-p", "8080"});
   CHECK(verdict.outcome == ignored);
