@@ -395,9 +395,11 @@ def vmmap(vm, argv):
         return complain(f"vmmap: no process found with pid {pids[0] if pids else '?'}")
     rows, files = mapped_files(pids[0])
     print(f"Process:         guest program [{pids[0]}]\nVirtual Memory Map of process {pids[0]}\n\n==== Non-writable regions for process {pids[0]}")
+    begun = set()
     for span, access, path in rows:
         if mach_o(path):
-            name = "__TEXT" if "x" in access else "__LINKEDIT" if "w" not in access else "__DATA"
+            name = "__DATA" if "w" in access else "__LINKEDIT" if path in begun else "__TEXT"
+            begun.add(path)
             print(f"{name:22} {span} [   16K] {access[:3]}/rwx SM=COW          {path}")
     return 0
 

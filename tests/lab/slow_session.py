@@ -82,6 +82,7 @@ def main():
         world.log_end(number, status)
         os._exit(status)
 
+    world.shell(fault.get("shell_before"))
     if not within and fault.get("kill_parent") == "before":
         world.kill_target()
         leave(137)
@@ -98,6 +99,7 @@ def main():
     if fault.get("cut") and not within:
         cut_connection()
     status = pumped(world, fault, tool, program) if within else plain(program)
+    world.shell(fault.get("shell_after"))
     if not within and fault.get("kill_parent") == "after":
         world.kill_target()
     leave(fault["exit"] if fault.get("exit") is not None else status)

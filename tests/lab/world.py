@@ -67,7 +67,7 @@ def read_json(path, default=None):
         about = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return default
-    key = (about.st_mtime_ns, about.st_ino, about.st_size)
+    key = file_key(about)
     try:
         with open(path + ".cache", "rb") as file:
             known, value = marshal.load(file)
@@ -88,16 +88,23 @@ def read_json(path, default=None):
     return value
 
 
-def replace_file(path, data):
+def file_key(about):
+    return about.st_mtime_ns, about.st_ino, about.st_size
+
+
+def replace_file(path, data, cached=None):
+    """Written whole under another name, then renamed: a reader sees the former or the new bytes."""
     temporary = f"{path}.{os.getpid()}.tmp"
     with open(temporary, "wb") as file:
         file.write(data)
+    if cached is not None:
+        # Two writes within one tick of the clock can look alike from outside, so a writer renews the cache itself.
+        replace_file(path + ".cache", marshal.dumps((file_key(os.stat(temporary)), cached[0])))
     os.rename(temporary, path)
 
 
 def write_json(path, value):
-    """Written whole under another name, then renamed: a reader sees the former or the new value."""
-    replace_file(path, to_json(value).encode("utf-8", "surrogateescape") + b"\n")
+    replace_file(path, to_json(value).encode("utf-8", "surrogateescape") + b"\n", (value,))
 
 
 class locked:  # noqa: N801 - used like a function
@@ -342,6 +349,20 @@ class World:
                 return
             time.sleep(0.005)
 
+    def shell(self, text):
+        """What somebody else does at this moment: a host command, run in the lab's folder, waited for."""
+        if not text:
+            return
+        pid = os.fork()
+        if pid == 0:
+            os.chdir(self.dir)
+            null = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1):
+                os.dup2(null, number)
+            os.execve("/bin/sh", ["sh", "-c", text], {
+                "PATH": f"{self.path('host', 'bin')}:/usr/bin:/bin", "HOME": self.home, "LAB_HOST": "1"})
+        os.waitpid(pid, 0)
+
     def fault_for(self, tool, argv, vm=None):
         """The fault that this call meets, if any. Counts the call for every fault that it matches."""
         path = self.path("faults.json")
@@ -399,12 +420,14 @@ def run_tool(world, tool, argv, main, vm=None):
             sys.stderr.flush()
         except BrokenPipeError:
             status = 141
+        world.shell(fault.get("shell_after"))
         if fault.get("kill_parent") == "after":
             world.kill_target()
         world.log_end(number, status)
         os._exit(status)
 
     time.sleep(fault.get("delay", 0))
+    world.shell(fault.get("shell_before"))
     if fault.get("kill_parent") == "before":
         world.kill_target()
         world.log_end(number, 137)

@@ -480,6 +480,20 @@ def test_a_drain_goes_on_after_bootout_returned(lab):
     wait_for(lambda: launchctl(lab, "print gui/501/com.example.w").returncode == 113, 15)
 
 
+@pytest.mark.skipif(not BUILD or not os.path.exists(f"{BUILD}/tests/lab/workloads/lab-llama-server"), reason="needs a build with the lab's workloads")
+def test_a_mach_o_agent_runs_and_shows_what_it_mapped(up):
+    import shutil
+    program = os.path.join(up.vm("tahoe").home, "lab-llama-server")
+    shutil.copy2(f"{BUILD}/tests/lab/workloads/lab-llama-server", program)
+    path = agent(up, ProgramArguments=[program, "--port", "0"], StandardErrorPath=program + ".log")
+    assert launchctl(up, f"bootstrap gui/501 {path}").returncode == 0
+    pid = launchctl(up, "print gui/501/com.example.w").stdout.split("\tpid = ")[1].split()[0]
+    wait_for(lambda: program in up.ssh("tahoe", f"/usr/sbin/lsof -p {pid}").stdout)
+    assert f"n{program}\n" in up.ssh("tahoe", f"/usr/sbin/lsof -p {pid} -Fn").stdout
+    assert "__TEXT" in up.ssh("tahoe", f"vmmap {pid}").stdout
+    assert up.ssh("tahoe", "/usr/sbin/lsof -p 1").returncode == 1, "processes outside the guest are not seen"
+
+
 # Boots and networks that go wrong
 
 def test_servers_that_are_none(lab):
@@ -619,6 +633,13 @@ def test_kill_between_the_steps_of_a_script_in_the_guest(up, when, done):
     home = pathlib.Path(up.vm("tahoe").home)
     wait_for(lambda: [call for call in up.calls("guest") if "end" in call])
     assert (home / "final").exists() == done and (home / "part").exists() != done
+
+
+def test_somebody_acts_between_two_steps(up):
+    up.fault("guest", match="true", shell_before=f"defaults write {DOMAIN} {KEY} -int 7", shell_after="touch vms/tahoe/home/visitor", times=1)
+    assert up.ssh("tahoe", "true; [ -e visitor ]").returncode == 1
+    assert up.ssh("tahoe", "[ -e visitor ]").returncode == 0
+    assert f"{DOMAIN} {KEY} integer 7" in up.snapshot()
 
 
 def test_a_checksum_tool_that_lies(up):
