@@ -169,6 +169,9 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
 }  // namespace
 
 int run_rollback(Context& context, const RollbackOptions& options) {
+  if ((options.host || options.all) != options.target.vm.empty()) {
+    throw Error(ErrorKind::usage, "usage", "rollback needs the name of one VM, or --host, or --all").fix("see: lumelift rollback --help");
+  }
   if (options.host) { return roll_back_host(context); }
   return options.all ? roll_back_all(context, options) : roll_back_vm(context, options, options.target.vm);
 }

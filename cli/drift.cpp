@@ -12,7 +12,7 @@ namespace {
 
 using sys::Deadline;
 using sys::Milliseconds;
-constexpr Milliseconds reach{5'000}, look_limit{60'000};
+constexpr Milliseconds reach{10'000}, look_limit{60'000};
 constexpr std::int64_t clock_slack_s = 2;
 
 /// What the last step on each resource says is to stand there.

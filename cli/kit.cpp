@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 
 #include "cli/verdict.hpp"
 #include "host/sys/error.hpp"
@@ -72,6 +74,16 @@ Source kit_file(const fs::path& folder, const char* name, std::vector<std::strin
   return {file, name, state};
 }
 
+/// A model that is none (a web page, a pointer of a large-file store) is better found before gigabytes are copied.
+void check_model(const Source& source) {
+  if (source.file.extension() != ".gguf") { return; }
+  std::array<char, 4> magic{};
+  std::ifstream(source.file, std::ios::binary).read(magic.data(), magic.size());
+  if (std::string_view(magic.data(), magic.size()) == "GGUF") { return; }
+  throw invalid(fmt::format("'{}' is not a GGUF model: it begins with other bytes ({} in all)", source.file.string(), source.state.size))
+      .fix("download it again; a web page or the pointer of a large-file store may have been saved instead");
+}
+
 /// Where on this Mac the workload's program comes from; nothing when it is in the guest already.
 const Source* program_of(const Workload& workload, const std::vector<Source>& sources) {
   const auto found = std::find_if(sources.begin(), sources.end(), [&](const Source& s) { return s.to == workload.executable; });
@@ -104,6 +116,7 @@ std::vector<std::string> preflight(const Workload& workload, const std::vector<S
   terms.library_slices = slices_of(sys::read_file(kit.front().file, kit_cap));
   terms.inherit = workload.inherit;
   std::vector<std::string> remarks;
+  for (const auto& source : sources) { check_model(source); }
   const bool own_arm64e = std::find(terms.library_slices.begin(), terms.library_slices.end(), Cpu::arm64e) != terms.library_slices.end();
   if (workload.inherit && !own_arm64e) {
     remarks.push_back("inherit: true, and the library has no arm64e slice: with SIP off in the guest, dyld kills every system tool that this program starts");

@@ -14,6 +14,16 @@ constexpr Milliseconds first_pause{40}, longest_pause{1'000};
 // A lease of an earlier boot can lead to another VM for a moment; longer than this it is a changed key.
 constexpr Milliseconds stranger_tolerated{10'000};
 
+/// A command as --verbose shows it: blanks folded, cut.
+std::string on_one_line(std::string_view command) {
+  std::string out;
+  for (const char c : command.substr(0, 400)) {
+    const bool blank = c == ' ' || c == '\n' || c == '\t';
+    if (!blank || (!out.empty() && out.back() != ' ')) { out += blank ? ' ' : c; }
+  }
+  return cleaned(out, 160);
+}
+
 bool passes_by_itself(const std::string& id) {
   constexpr std::array ids = {"guest-refused", "guest-silent", "guest-handshake", "guest-lost", "guest-timeout", "guest-unreachable"};
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -82,7 +92,7 @@ void GuestLink::open(const std::string& address, const sys::Deadline& deadline) 
         .fix(fmt::format("if the new key is right: lumelift trust {}", vm_));
   }
   session->observe([this](std::string_view command, const ExecResult& result, Milliseconds spent) {
-    console_.detail(fmt::format("guest {:>5} ms  {}  {}", spent.count(), result.ending(), cleaned(command, 400)));
+    console_.detail(fmt::format("guest {:>5} ms  {}  {}", spent.count(), result.ending(), on_one_line(command)));
   });
   Credentials credentials;
   credentials.user = login_.user;

@@ -26,6 +26,11 @@ json probe_json(const ProbeAnswers& answers) {
 
 std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
 
+/// A guest path as a person writes it.
+std::string short_path(const std::string& path, const std::optional<GuestFacts>& guest) {
+  return guest && path.starts_with(guest->home + "/") ? "~" + path.substr(guest->home.size()) : path;
+}
+
 std::string arrow(const std::string& a, const std::string& b) { return a == b ? a : a + " → " + b; }
 
 }  // namespace
@@ -66,11 +71,11 @@ std::string UnlockReport::text(const Console& console) const {
       const auto* put = std::get_if<PutFile>(&step);
       return put != nullptr && put->path == file.path;
     });
-    out += fmt::format("  {}  {}  {}  sha256 {}\n", changed ? "copied  " : "kept    ", cleaned(file.path), shown_bytes(file.state.size), file.state.sha256);
+    out += fmt::format("  {}  {}  {}  sha256 {}\n", changed ? "copied  " : "kept    ", cleaned(short_path(file.path, guest)), shown_bytes(file.state.size), file.state.sha256);
   }
   if (agent) {
     out += fmt::format("  agent     {} in {}, logs {}\n", agent->label, agent->domain,
-                       cleaned(std::filesystem::path(agent->stderr_log).parent_path().string()));
+                       cleaned(short_path(std::filesystem::path(agent->stderr_log).parent_path().string(), guest)));
   }
   return out + fmt::format("Undo: lumelift rollback {}", vm);
 }
