@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -218,8 +219,12 @@ TEST_CASE("a command is shown so that it could be pasted") {
   CHECK(sys::shown({"x", "it's", ""}) == "x 'it'\\''s' ''");
 }
 
-TEST_CASE("run: quick commands cost milliseconds, not a polling slice") {
-  const sys::Stopwatch watch;
-  for (int i = 0; i < 20; ++i) REQUIRE(sys::run({.argv = {"true"}}, Deadline::in(Milliseconds{5'000})).ok());
-  CHECK(watch.elapsed() < Milliseconds{1'000});
+TEST_CASE("run: a quick command costs milliseconds, not a polling slice") {
+  Milliseconds best{1'000};
+  for (int i = 0; i < 30; ++i) {
+    const auto outcome = sys::run({.argv = {"true"}}, Deadline::in(Milliseconds{20'000}));
+    REQUIRE(outcome.ok());
+    best = std::min(best, outcome.elapsed);
+  }
+  CHECK(best < Milliseconds{15});
 }
