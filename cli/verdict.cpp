@@ -213,11 +213,10 @@ std::optional<InjectionVerdict> judge_library(const Program& program, const Slic
                                                      : "use a build for arm64, or a library with this slice",
                             {}};
   }
-  if (terms.inherit && terms.sip != Sip::on && !has(terms.library_slices, Cpu::arm64e)) {
+  if (terms.inherit && terms.sip == Sip::off && !has(terms.library_slices, Cpu::arm64e)) {
     return InjectionVerdict{aborts_children,
-                            std::string("children inherit the library, which has no arm64e slice") +
-                                (terms.sip == Sip::off ? ": with SIP off" : ": unless SIP is on,") +
-                                " dyld aborts every tool of macOS that it starts",
+                            "children inherit the library, which has no arm64e slice: with SIP off dyld aborts every "
+                            "tool of macOS that it starts",
                             "leave `inherit` off, or use a library with an arm64e slice",
                             {}};
   }
@@ -231,6 +230,12 @@ void add_notes(InjectionVerdict& verdict, const Program& program, const Slice& s
   if (terms.guest_os && slice.minimum_os > *terms.guest_os) {
     verdict.notes.push_back("built for macOS " + shown(slice.minimum_os) + " or later; the guest has " +
                             shown(*terms.guest_os));
+  }
+  const bool inherits_arm64e = !terms.inherit || has(terms.library_slices, Cpu::arm64e);
+  if (verdict.outcome == works && !inherits_arm64e && terms.sip == Sip::unknown) {
+    verdict.notes.push_back(
+        "inherited by children, and the library has no arm64e slice: with SIP off dyld would abort every tool of macOS "
+        "that it starts");
   }
   for (const ChainLink& link : program.chain.links) {
     if (link.role == ChainLink::Role::stub && !terms.inherit) {

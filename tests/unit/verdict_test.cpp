@@ -273,9 +273,11 @@ TEST_CASE("verdict: children that inherit an arm64-only library abort") {
   InjectionTerms terms{.library_slices = {Cpu::arm64}, .sip = Sip::off, .inherit = true};
   CHECK(judge(build(metal()), terms).outcome == aborts_children);
   terms.sip = Sip::unknown;
-  CHECK(judge(build(metal()), terms).outcome == aborts_children);
+  CHECK(judge(build(metal()), terms).outcome == works);
+  CHECK(judge(build(metal()), terms).notes.size() == 1);
   terms.sip = Sip::on;
   CHECK(judge(build(metal()), terms).outcome == works);
+  CHECK(judge(build(metal()), terms).notes.empty());
   terms.sip = Sip::off;
   terms.library_slices.push_back(Cpu::arm64e);
   CHECK(judge(build(metal()), terms).outcome == works);
