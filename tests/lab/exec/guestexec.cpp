@@ -52,10 +52,12 @@ int run_or_shell(const Launch& launch) {
   return run(lab::exec::plan("/bin/sh", std::move(argv), launch.envp));
 }
 
-int spawn(pid_t* pid, const Launch& launch, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes) {
+int spawn(pid_t* pid, const Launch& launch, const posix_spawn_file_actions_t* actions,
+          const posix_spawnattr_t* attributes) {
   static auto* const real = next<SpawnType>("posix_spawn");
   if (launch.error) return launch.error;
-  return real(pid, launch.file.c_str(), actions, attributes, to_pointers(launch.argv).data(), to_pointers(launch.envp).data());
+  return real(pid, launch.file.c_str(), actions, attributes, to_pointers(launch.argv).data(),
+              to_pointers(launch.envp).data());
 }
 
 Strings arguments(const char* first, va_list& args) {

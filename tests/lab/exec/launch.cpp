@@ -70,7 +70,8 @@ std::string insertion_failure(const Strings& envp) {
                                                : "mach-o file, but is an incompatible architecture") +
             " (have '" + slice_list(file) + "', need 'arm64e')";
     if (!why.empty())
-      return "terminating because inserted dylib '" + library + "' could not be loaded: tried: '" + library + "' (" + why + ")";
+      return "terminating because inserted dylib '" + library + "' could not be loaded: tried: '" + library + "' (" +
+             why + ")";
   }
   return "";
 }

@@ -11,7 +11,9 @@ extern "C" char** environ;
 namespace lab {
 namespace {
 
-void* apple_dlopen(const char* name, int mode) { return Dyld::instance().open(name, mode, __builtin_return_address(0)); }
+void* apple_dlopen(const char* name, int mode) {
+  return Dyld::instance().open(name, mode, __builtin_return_address(0));
+}
 void* apple_dlsym(void* handle, const char* name) {
   return Dyld::instance().symbol(handle, name, __builtin_return_address(0));
 }
@@ -31,7 +33,8 @@ int apple_dladdr(const void* address, AppleDlInfo* out) {
   static thread_local std::string name;
   void* start = nullptr;
   name = image->nearest_export(address, &start);
-  *out = {image->path.c_str(), const_cast<macho::Header*>(image->header()), name.empty() ? nullptr : name.c_str() + 1, start};
+  *out = {image->path.c_str(), const_cast<macho::Header*>(image->header()), name.empty() ? nullptr : name.c_str() + 1,
+          start};
   return 1;
 }
 

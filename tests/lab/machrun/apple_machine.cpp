@@ -68,7 +68,8 @@ int apple_sysctlbyname(const char* name, void* out, size_t* size, const void*, s
   if (key == "hw.ncpu" || key == "hw.logicalcpu" || key == "hw.physicalcpu" || key == "hw.activecpu")
     return number(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   if (key == "hw.memsize") {
-    const uint64_t bytes = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t bytes =
+        static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     return give(&bytes, sizeof bytes, out, size);
   }
   if (key == "hw.optional.arm64") return number(1);

@@ -16,9 +16,11 @@ extern "C" IMP lab_objc_lookup(id receiver, SEL selector) {
   // Selectors of loaded code are untyped; GNU finds a method by name alone then.
   const Class type = object_getClass(receiver);
   if (__builtin_expect(!class_respondsToSelector(type, selector), 0)) {
-    std::fprintf(stderr, "*** Terminating app due to uncaught exception 'NSInvalidArgumentException', reason: '%c[%s %s]: "
-                 "unrecognized selector sent to instance %p'\n", class_isMetaClass(type) ? '+' : '-', class_getName(type),
-                 sel_getName(selector), static_cast<void*>(receiver));
+    std::fprintf(stderr,
+                 "*** Terminating app due to uncaught exception 'NSInvalidArgumentException', reason: '%c[%s %s]: "
+                 "unrecognized selector sent to instance %p'\n",
+                 class_isMetaClass(type) ? '+' : '-', class_getName(type), sel_getName(selector),
+                 static_cast<void*>(receiver));
     lab::dyld_death("abort() called: unrecognized selector");
   }
   return objc_msg_lookup(receiver, selector);

@@ -13,7 +13,8 @@ LAB_VARIADIC(int, printf, 1, (const char* format), format, ::vprintf(format, arg
 LAB_VARIADIC(int, fprintf, 2, (FILE* stream, const char* format), format, ::vfprintf(stream, format, args))
 LAB_VARIADIC(int, dprintf, 2, (int fd, const char* format), format, ::vdprintf(fd, format, args))
 LAB_VARIADIC(int, sprintf, 2, (char* out, const char* format), format, ::vsprintf(out, format, args))
-LAB_VARIADIC(int, snprintf, 3, (char* out, size_t size, const char* format), format, ::vsnprintf(out, size, format, args))
+LAB_VARIADIC(int, snprintf, 3, (char* out, size_t size, const char* format), format,
+             ::vsnprintf(out, size, format, args))
 LAB_VARIADIC(int, asprintf, 2, (char** out, const char* format), format, ::vasprintf(out, format, args))
 LAB_VARIADIC(int, sscanf, 2, (const char* text, const char* format), format, ::vsscanf(text, format, args))
 LAB_VARIADIC(int, fscanf, 2, (FILE* stream, const char* format), format, ::vfscanf(stream, format, args))

@@ -62,7 +62,9 @@ int mutex_lock(Shell* shell) { return apple_error(::pthread_mutex_lock(mutex_of(
 int mutex_trylock(Shell* shell) { return apple_error(::pthread_mutex_trylock(mutex_of(shell))); }
 int mutex_unlock(Shell* shell) { return apple_error(::pthread_mutex_unlock(mutex_of(shell))); }
 int mutexattr_init(Shell* attributes) { return attributes->signature = 0, 0; }
-int mutexattr_settype(Shell* attributes, int type) { return attributes->signature = type == 2 ? kRecursiveSignature : 0, 0; }
+int mutexattr_settype(Shell* attributes, int type) {
+  return attributes->signature = type == 2 ? kRecursiveSignature : 0, 0;
+}
 int mutexattr_destroy(Shell*) { return 0; }
 
 int cond_init(Shell* shell, const void*) {

@@ -125,8 +125,9 @@ int Dyld::run_main() {
 void Dyld::refuse_foreign(const Image& library) const {
   if (!restrictions_.library_validation) return;
   if (!restrictions_.team.empty() && read_team(library) == restrictions_.team) return;
-  throw LoadError("code signature in <" + library.uuid + "> '" + library.path +
-                  "' not valid for use in process: mapping process and mapped file (non-platform) have different Team IDs");
+  throw LoadError(
+      "code signature in <" + library.uuid + "> '" + library.path +
+      "' not valid for use in process: mapping process and mapped file (non-platform) have different Team IDs");
 }
 
 Image* Dyld::load(const std::string& path, const Chain& chain) {
@@ -193,7 +194,8 @@ std::vector<std::string> Dyld::candidates(const std::string& name, const Chain& 
 }
 
 void Dyld::bind(Image& image) {
-  apply_fixups(image, [&](int ordinal, const char* name, bool weak) { return find_import(image, ordinal, name, weak); });
+  apply_fixups(image,
+               [&](int ordinal, const char* name, bool weak) { return find_import(image, ordinal, name, weak); });
   image.protect();
 }
 
@@ -226,8 +228,8 @@ void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, boo
     found = find_anywhere(symbol);
   }
   if (!found && !weak)
-    throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " + image.path +
-                    "\n  Expected in:     " + expected);
+    throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " +
+                    image.path + "\n  Expected in:     " + expected);
   return found;
 }
 

@@ -36,7 +36,8 @@ Import read_import(const macho::ChainedHeader& head, const uint8_t* blob, uint32
     }
     case 3: {
       const auto raw = load<uint64_t>(table + index * 16);
-      return {sign_ordinal16(raw & 0xffff), (raw >> 16 & 1) != 0, names + (raw >> 32), load<int64_t>(table + index * 16 + 8)};
+      return {sign_ordinal16(raw & 0xffff), (raw >> 16 & 1) != 0, names + (raw >> 32),
+              load<int64_t>(table + index * 16 + 8)};
     }
     default: throw LoadError("unknown chained import format " + std::to_string(head.imports_format));
   }
@@ -48,7 +49,8 @@ class ChainWalker {
 
   void segment(const macho::ChainedStarts& starts) const {
     if (starts.pointer_format != macho::kPointer64 && starts.pointer_format != macho::kPointer64Offset)
-      throw LoadError("chained pointer format " + std::to_string(starts.pointer_format) + " is not one of arm64 or x86_64");
+      throw LoadError("chained pointer format " + std::to_string(starts.pointer_format) +
+                      " is not one of arm64 or x86_64");
     char* base = image_.at(image_.preferred_base() + starts.segment_offset);
     for (uint16_t page = 0; page < starts.page_count; ++page)
       if (starts.page_start[page] != macho::kPageStartNone)
@@ -64,7 +66,8 @@ class ChainWalker {
       uint64_t value;
       if (raw >> 63) {
         const uint64_t ordinal = raw & 0xffffff;
-        if (ordinal >= targets_.size()) throw LoadError("chained bind to import " + std::to_string(ordinal) + " of none");
+        if (ordinal >= targets_.size())
+          throw LoadError("chained bind to import " + std::to_string(ordinal) + " of none");
         value = reinterpret_cast<uint64_t>(targets_[ordinal]) + (raw >> 24 & 0xff);
       } else {
         const uint64_t target = raw & 0xfffffffffULL, high = (raw >> 36 & 0xff) << 56;

@@ -89,7 +89,8 @@ void Image::map(int fd, uint64_t slice_offset, uint64_t slice_size) {
     throw LoadError("truncated mach-o file");
   if (::pread(fd, &head, sizeof head, static_cast<off_t>(slice_offset)) != sizeof head || head.magic != macho::kMagic64)
     throw LoadError("not a mach-o file");
-  if (head.sizeofcmds > slice_size - sizeof head) throw LoadError("malformed mach-o: load commands extend past the file");
+  if (head.sizeofcmds > slice_size - sizeof head)
+    throw LoadError("malformed mach-o: load commands extend past the file");
   std::vector<char> commands(head.sizeofcmds);
   if (::pread(fd, commands.data(), commands.size(), static_cast<off_t>(slice_offset + sizeof head)) !=
       static_cast<ssize_t>(commands.size()))
@@ -101,7 +102,8 @@ void Image::map(int fd, uint64_t slice_offset, uint64_t slice_size) {
     macho::LoadCommand lc{};
     if (at + sizeof lc > commands.size()) throw LoadError("malformed mach-o: load command past the end");
     std::memcpy(&lc, &commands[at], sizeof lc);
-    if (lc.cmdsize < sizeof lc || lc.cmdsize > commands.size() - at) throw LoadError("malformed mach-o: load command size");
+    if (lc.cmdsize < sizeof lc || lc.cmdsize > commands.size() - at)
+      throw LoadError("malformed mach-o: load command size");
     if (lc.cmd == macho::kSegment64 && lc.cmdsize >= sizeof(macho::Segment64)) {
       macho::Segment64 segment{};
       std::memcpy(&segment, &commands[at], sizeof segment);
@@ -161,7 +163,9 @@ void Image::read_commands() {
         break;
       }
       case macho::kIdDylib: install_name = text + reinterpret_cast<const macho::DylibCommand*>(lc)->name_offset; break;
-      case macho::kRpath: rpaths.emplace_back(text + reinterpret_cast<const macho::RpathCommand*>(lc)->path_offset); break;
+      case macho::kRpath:
+        rpaths.emplace_back(text + reinterpret_cast<const macho::RpathCommand*>(lc)->path_offset);
+        break;
       case macho::kUuid: uuid = hex_uuid(reinterpret_cast<const macho::UuidCommand*>(lc)->uuid); break;
       case macho::kEncryptionInfo64:
         if (reinterpret_cast<const macho::EncryptionInfo64*>(lc)->cryptid) throw LoadError("mach-o file is encrypted");
@@ -254,7 +258,8 @@ void Image::protect() const {
   for (const auto* segment : segments()) {
     if (segment->maxprot == 0 || !segment->vmsize) continue;
     ::mprotect(at(segment->vmaddr), page_up(segment->vmsize), static_cast<int>(segment->initprot));
-    if (segment->initprot & PROT_EXEC) __builtin___clear_cache(at(segment->vmaddr), at(segment->vmaddr + segment->vmsize));
+    if (segment->initprot & PROT_EXEC)
+      __builtin___clear_cache(at(segment->vmaddr), at(segment->vmaddr + segment->vmsize));
   }
 }
 

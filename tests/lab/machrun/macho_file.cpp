@@ -12,7 +12,9 @@
 namespace lab {
 namespace {
 
-uint32_t big32(const unsigned char* p) { return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3]; }
+uint32_t big32(const unsigned char* p) {
+  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
+}
 uint64_t big64(const unsigned char* p) { return uint64_t{big32(p)} << 32 | big32(p + 4); }
 uint32_t little32(const unsigned char* p) { return __builtin_bswap32(big32(p)); }
 

@@ -12,7 +12,8 @@
 namespace {
 
 [[noreturn]] void usage() {
-  std::fprintf(stderr, "usage: machrun [--argv0 NAME] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
+  std::fprintf(
+      stderr, "usage: machrun [--argv0 NAME] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
   std::exit(2);
 }
 

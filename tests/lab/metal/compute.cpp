@@ -174,7 +174,8 @@ const std::vector<MethodSpec>& compute_methods() {
 
 void define_compute_classes() {
   const Class root = root_class();
-  library_class = define_class("LabMetalLibrary", root, {{"newFunctionWithName:", "@24@0:8@16", as_imp(function_with_name)}});
+  library_class =
+      define_class("LabMetalLibrary", root, {{"newFunctionWithName:", "@24@0:8@16", as_imp(function_with_name)}});
   function_class = define_class("LabMetalFunction", root, {{"name", "@16@0:8", as_imp(kernel_name)}});
   pipeline_class = define_class("LabMetalPipeline", root,
                                 {{"threadExecutionWidth", "Q16@0:8", as_imp(thread_width)},
@@ -194,7 +195,8 @@ void define_compute_classes() {
       {{"setComputePipelineState:", "v24@0:8@16", as_imp(set_pipeline)},
        {"setBuffer:offset:atIndex:", "v40@0:8@16Q24Q32", as_imp(set_buffer)},
        {"setBytes:length:atIndex:", "v40@0:8r^v16Q24Q32", as_imp(set_bytes)},
-       {"dispatchThreadgroups:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40", as_imp(dispatch_groups)},
+       {"dispatchThreadgroups:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40",
+        as_imp(dispatch_groups)},
        {"dispatchThreads:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40", as_imp(dispatch_threads)},
        {"endEncoding", "v16@0:8", as_imp(end_encoding)}});
 }

@@ -157,7 +157,7 @@ void define_device_classes() {
       {"architecture", "@16@0:8", as_imp(device_architecture)},
       {"newResidencySetWithDescriptor:error:", "@32@0:8@16^@24", as_imp(new_residency_set)},
   };
-  methods.insert(methods.end(), compute_methods().begin(), compute_methods().end());
+  for (const auto& method : compute_methods()) methods.push_back(method);
   base_class = define_class(renamed("no-class", "_MTLDevice", "_MTLDeviceV2"), root_class(), methods);
   architecture_class = define_class("MTLArchitecture", root_class(), {{"name", "@16@0:8", as_imp(named_name)}});
   residency_class = define_class("MTLSimulatedResidencySet", root_class(), {});
@@ -171,7 +171,10 @@ id make_paravirtual_device() {
     Class parent = base_class;
     if (scenario().has("middle-class")) parent = define_class("IOGPUMetalDevice", base_class, {});
     std::vector<MethodSpec> methods = {{"featureProfile", "q16@0:8", as_imp(feature_profile_paravirtual)}};
-    if (scenario().has("own-methods")) methods.insert(methods.end(), {family_method(), memory_method()});
+    if (scenario().has("own-methods")) {
+      methods.push_back(family_method());
+      methods.push_back(memory_method());
+    }
     const bool other_name = scenario().has("no-class") || scenario().has("no-paravirt-class");
     type = define_class(other_name ? "AppleParavirtDeviceV2" : "AppleParavirtDevice", parent, methods);
   });
@@ -182,7 +185,8 @@ id make_sibling_device() {
   static std::once_flag once;
   static Class type;
   std::call_once(once, [] {
-    type = define_class("LabSiblingDevice", base_class, {{"featureProfile", "q16@0:8", as_imp(feature_profile_paravirtual)}});
+    type = define_class("LabSiblingDevice", base_class,
+                        {{"featureProfile", "q16@0:8", as_imp(feature_profile_paravirtual)}});
   });
   return make_device(type, "Lab sibling device", "lab_sibling", false);
 }

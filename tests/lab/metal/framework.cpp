@@ -16,11 +16,36 @@ Scenario current;
 std::atomic<bool> loaded, core_graphics;
 
 constexpr const char* kWords[] = {
-    "no-class",       "no-paravirt-class", "no-init-method",     "no-family-method", "no-memory-method", "bad-encoding",
-    "bad-encoding-init", "bad-encoding-memory", "own-methods",   "middle-class",     "sibling",          "two-devices",
-    "real-gpu",       "no-default",        "no-list",            "empty-list",       "no-device",        "needs-coregraphics",
-    "fresh-devices",  "metal3",            "broad",              "hole",             "kernels-fail",     "kernels-wrong",
-    "no-compiler",    "fail-simd",         "fail-matrix",        "fail-bfloat",      "residency",        "residency-error",
+    "no-class",
+    "no-paravirt-class",
+    "no-init-method",
+    "no-family-method",
+    "no-memory-method",
+    "bad-encoding",
+    "bad-encoding-init",
+    "bad-encoding-memory",
+    "own-methods",
+    "middle-class",
+    "sibling",
+    "two-devices",
+    "real-gpu",
+    "no-default",
+    "no-list",
+    "empty-list",
+    "no-device",
+    "needs-coregraphics",
+    "fresh-devices",
+    "metal3",
+    "broad",
+    "hole",
+    "kernels-fail",
+    "kernels-wrong",
+    "no-compiler",
+    "fail-simd",
+    "fail-matrix",
+    "fail-bfloat",
+    "residency",
+    "residency-error",
 };
 
 [[noreturn]] void bad_word(const std::string& word) {
@@ -74,12 +99,15 @@ id create_default_device() {
 }
 
 id copy_all_devices() {
-  const bool empty = current.has("no-device") || current.has("empty-list") || (current.has("no-list") && !default_asked);
+  const bool empty =
+      current.has("no-device") || current.has("empty-list") || (current.has("no-list") && !default_asked);
   if (empty) return make_array({});
   const bool fresh = current.has("fresh-devices");
   std::vector<id> members{fresh ? main_device() : cached_device()};
   if (current.has("sibling") || current.has("two-devices"))
-    members.push_back(!fresh ? cached_second() : current.has("sibling") ? make_sibling_device() : make_paravirtual_device());
+    members.push_back(!fresh                   ? cached_second()
+                      : current.has("sibling") ? make_sibling_device()
+                                               : make_paravirtual_device());
   for (id member : members) retain(member);
   return make_array(std::move(members));
 }

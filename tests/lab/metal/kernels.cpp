@@ -38,7 +38,8 @@ std::vector<Function> functions_of(const std::string& source) {
     const size_t brace = source.find('{', open);
     if (brace == std::string::npos) break;
     size_t end = brace + 1;
-    for (int depth = 1; end < source.size() && depth; ++end) depth += source[end] == '{' ? 1 : source[end] == '}' ? -1 : 0;
+    for (int depth = 1; end < source.size() && depth; ++end)
+      depth += source[end] == '{' ? 1 : source[end] == '}' ? -1 : 0;
     const std::string parameters = source.substr(open, brace - open);
     Function function;
     function.name = (*it)[1];

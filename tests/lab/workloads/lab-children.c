@@ -15,8 +15,8 @@ static const char* inserted_library(void) {
 
 static void report(const char* role) {
   const char *variable = getenv("DYLD_INSERT_LIBRARIES"), *library = inserted_library();
-  printf("{\"role\":\"%s\",\"pid\":%d,\"injected\":%s,\"library\":\"%s\",\"variable\":%s,\"apple7\":%s}\n", role, getpid(),
-         library ? "true" : "false", library ? library : "", variable ? "true" : "false",
+  printf("{\"role\":\"%s\",\"pid\":%d,\"injected\":%s,\"library\":\"%s\",\"variable\":%s,\"apple7\":%s}\n", role,
+         getpid(), library ? "true" : "false", library ? library : "", variable ? "true" : "false",
          supports(default_device(), 1007) ? "true" : "false");
   fflush(stdout);
 }
@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
   for (; first < argc && !strncmp(argv[first], "--", 2); ++first) {
     if (!strcmp(argv[first], "--exec")) by_spawn = false;
     else if (!strcmp(argv[first], "--keep-nothing")) environment = nothing;
-    else if (strcmp(argv[first], "--spawn")) return fprintf(stderr, "usage: lab-children [--spawn|--exec|--keep-nothing] [PROGRAM]\n"), 2;
+    else if (strcmp(argv[first], "--spawn"))
+      return fprintf(stderr, "usage: lab-children [--spawn|--exec|--keep-nothing] [PROGRAM]\n"), 2;
   }
   report("parent");
   static char own[1024];

@@ -5,7 +5,10 @@
 
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--out-of-memory")) {
-    fputs("RuntimeError: MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 bytes, max allowed: 7.93 GB)\n", stderr);
+    fputs(
+        "RuntimeError: MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 bytes, max allowed: "
+        "7.93 GB)\n",
+        stderr);
     return 1;
   }
   if (supports(default_device(), 1007)) {

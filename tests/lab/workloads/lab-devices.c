@@ -24,8 +24,8 @@ static void* create(void* unused) {
 static void print_device(const char* role, id device) {
   printf("%s %s: 1005=%d 1006=%d 1007=%d 1009=%d 1010=%d 2002=%d 3003=%d 5001=%d memory=%lu\n", role,
          class_getName(object_getClass(device)), supports(device, 1005), supports(device, 1006), supports(device, 1007),
-         supports(device, 1009), supports(device, 1010), supports(device, 2002), supports(device, 3003), supports(device, 5001),
-         size_of(device, "maxThreadgroupMemoryLength"));
+         supports(device, 1009), supports(device, 1010), supports(device, 2002), supports(device, 3003),
+         supports(device, 5001), size_of(device, "maxThreadgroupMemoryLength"));
 }
 
 int main(int argc, char** argv) {

@@ -76,17 +76,20 @@ static void print_json(const Row_* r, bool lines) {
 #define NUMBER(key, value) printf("%s\"" key "\": %lld%s", in, (long long)(value), sep)
 #define WORD(key, value) printf("%s\"" key "\": %s%s", in, value, sep)
   TEXT("build_commit", "1ab0000"), NUMBER("build_number", 1), TEXT("cpu_info", "lab CPU");
-  TEXT("gpu_info", device_name(model.device)), TEXT("backends", "MTL,BLAS"), TEXT("model_filename", path ? path : "built-in");
+  TEXT("gpu_info", device_name(model.device)), TEXT("backends", "MTL,BLAS"),
+      TEXT("model_filename", path ? path : "built-in");
   TEXT("model_type", "lab tiny Q4_0"), NUMBER("model_size", sizeof model.packed);
   NUMBER("model_n_params", kLayers * kWidth * kWidth), NUMBER("n_batch", 2048), NUMBER("n_ubatch", kBatch);
   NUMBER("n_threads", threads), TEXT("cpu_mask", "0x0"), WORD("cpu_strict", "false"), NUMBER("poll", 50);
   TEXT("type_k", "f16"), TEXT("type_v", "f16"), NUMBER("n_gpu_layers", gpu_layers), NUMBER("n_cpu_moe", 0);
   TEXT("split_mode", "layer"), NUMBER("main_gpu", 0), WORD("no_kv_offload", "false"), NUMBER("flash_attn", -1);
-  TEXT("devices", devices), TEXT("tensor_split", "0.00"), TEXT("tensor_buft_overrides", "none"), TEXT("load_mode", "mmap");
+  TEXT("devices", devices), TEXT("tensor_split", "0.00"), TEXT("tensor_buft_overrides", "none"),
+      TEXT("load_mode", "mmap");
   WORD("embeddings", "false"), NUMBER("no_op_offload", 0), WORD("no_host", "false"), NUMBER("fit_target", 0);
   NUMBER("fit_min_ctx", 0), NUMBER("n_prompt", r->prompt), NUMBER("n_gen", r->generated), NUMBER("n_depth", depth);
   TEXT("test_time", r->time), NUMBER("avg_ns", r->mean_ns), NUMBER("stddev_ns", r->ns_deviation);
-  printf("%s\"avg_ts\": %.6f%s%s\"stddev_ts\": %.6f%s%s\"samples_ns\": [ ", in, r->mean_rate, sep, in, r->rate_deviation, sep, in);
+  printf("%s\"avg_ts\": %.6f%s%s\"stddev_ts\": %.6f%s%s\"samples_ns\": [ ", in, r->mean_rate, sep, in,
+         r->rate_deviation, sep, in);
   for (int i = 0; i < repeats; ++i) printf("%s%llu", i ? ", " : "", (unsigned long long)r->ns[i]);
   printf(" ]%s%s\"samples_ts\": [ ", sep, in);
   for (int i = 0; i < repeats; ++i) printf("%s%.6g", i ? ", " : "", r->rate[i]);
@@ -95,13 +98,17 @@ static void print_json(const Row_* r, bool lines) {
 
 static void print_markdown(const Row_* r) {
   if (!rows)
-    printf("| model                          |       size |     params | backend    | ngl |            test |                  t/s |\n"
-           "| ------------------------------ | ---------: | ---------: | ---------- | --: | --------------: | -------------------: |\n");
+    printf(
+        "| model                          |       size |     params | backend    | ngl |            test |             "
+        "     t/s |\n"
+        "| ------------------------------ | ---------: | ---------: | ---------- | --: | --------------: | "
+        "-------------------: |\n");
   char test[32];
   if (r->prompt && r->generated) snprintf(test, sizeof test, "pp%d+tg%d", r->prompt, r->generated);
   else snprintf(test, sizeof test, "%s%d", r->prompt ? "pp" : "tg", r->prompt ? r->prompt : r->generated);
-  printf("| %-30s | %6.2f KiB | %8.2f K | %-10s | %3d | %15s | %11.2f ± %.2f |\n", "lab tiny Q4_0", sizeof model.packed / 1024.0,
-         kLayers * kWidth * kWidth / 1e3, "MTL,BLAS", gpu_layers, test, r->mean_rate, r->rate_deviation);
+  printf("| %-30s | %6.2f KiB | %8.2f K | %-10s | %3d | %15s | %11.2f ± %.2f |\n", "lab tiny Q4_0",
+         sizeof model.packed / 1024.0, kLayers * kWidth * kWidth / 1e3, "MTL,BLAS", gpu_layers, test, r->mean_rate,
+         r->rate_deviation);
 }
 
 static void row(int prompt, int generated) {
@@ -137,7 +144,8 @@ int main(int argc, char** argv) {
     }
     ++i;
   }
-  if (repeats < 1 || repeats > kSamples || (strcmp(format, "md") && strcmp(format, "json") && strcmp(format, "jsonl"))) {
+  if (repeats < 1 || repeats > kSamples ||
+      (strcmp(format, "md") && strcmp(format, "json") && strcmp(format, "jsonl"))) {
     fprintf(stderr, "error: invalid parameter for argument: %s\n", repeats < 1 || repeats > kSamples ? "-r" : "-o");
     return 1;
   }

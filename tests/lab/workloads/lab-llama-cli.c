@@ -12,9 +12,10 @@ int main(int argc, char** argv) {
     else if (!strcmp(argv[i], "-p") || !strcmp(argv[i], "--prompt")) prompt = value;
     else if (!strcmp(argv[i], "-n") || !strcmp(argv[i], "--n-predict")) count = atoi(value);
     else if (!strcmp(argv[i], "-dev") || !strcmp(argv[i], "--device")) cpu = !strcmp(value, "none");
-    else if (!strcmp(argv[i], "-no-cnv") || !strcmp(argv[i], "--no-warmup") || !strcmp(argv[i], "--no-display-prompt")) continue;
-    else if (strcmp(argv[i], "-ngl") && strcmp(argv[i], "--temp") && strcmp(argv[i], "-s") && strcmp(argv[i], "--seed") &&
-             strcmp(argv[i], "-c")) {
+    else if (!strcmp(argv[i], "-no-cnv") || !strcmp(argv[i], "--no-warmup") || !strcmp(argv[i], "--no-display-prompt"))
+      continue;
+    else if (strcmp(argv[i], "-ngl") && strcmp(argv[i], "--temp") && strcmp(argv[i], "-s") &&
+             strcmp(argv[i], "--seed") && strcmp(argv[i], "-c")) {
       fprintf(stderr, "error: invalid argument: %s\n", argv[i]);
       return 1;
     }

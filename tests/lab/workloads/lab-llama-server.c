@@ -45,9 +45,10 @@ static int number_after(const char* text, const char* key, int fallback) {
 
 static void reply(int client, const char* status, const char* body) {
   char head[256];
-  const int size = snprintf(head, sizeof head,
-                            "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %lu\r\nConnection: close\r\n\r\n",
-                            status, (unsigned long)strlen(body));
+  const int size =
+      snprintf(head, sizeof head,
+               "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %lu\r\nConnection: close\r\n\r\n",
+               status, (unsigned long)strlen(body));
   if (write(client, head, (size_t)size) < 0 || write(client, body, strlen(body)) < 0) return;
 }
 
@@ -61,7 +62,9 @@ static void serve(int client) {
     used += (size_t)got;
     request[used] = 0;
     const char* body = strstr(request, "\r\n\r\n");
-    if (body && (long)strlen(body + 4) >= number_after(request, "ontent-Length", 1) - (strncmp(request, "GET", 3) ? 0 : 1)) break;
+    if (body &&
+        (long)strlen(body + 4) >= number_after(request, "ontent-Length", 1) - (strncmp(request, "GET", 3) ? 0 : 1))
+      break;
   }
   request[used] = 0;
   static char out[6000];
@@ -71,18 +74,20 @@ static void serve(int client) {
   if (!strncmp(request, "POST /completion", 16)) {
     const Run r = generate(prompt_tokens, number_after(request, "n_predict", 16));
     snprintf(out, sizeof out,
-             "{\"content\":\"%s\",\"timings\":{\"prompt_n\":%d,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,\"predicted_n\":%d,"
+             "{\"content\":\"%s\",\"timings\":{\"prompt_n\":%d,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,"
+             "\"predicted_n\":%d,"
              "\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}}",
-             r.text, r.prompt, r.prompt_seconds * 1e3, r.prompt / r.prompt_seconds, r.generated, r.generation_seconds * 1e3,
-             r.generated / r.generation_seconds);
+             r.text, r.prompt, r.prompt_seconds * 1e3, r.prompt / r.prompt_seconds, r.generated,
+             r.generation_seconds * 1e3, r.generated / r.generation_seconds);
     return reply(client, "200 OK", out);
   }
   if (!strncmp(request, "POST /api/generate", 18)) {  // the reply of Ollama, durations in nanoseconds
     const Run r = generate(prompt_tokens, number_after(request, "num_predict", 16));
-    snprintf(out, sizeof out,
-             "{\"response\":\"%s\",\"done\":true,\"prompt_eval_count\":%d,\"prompt_eval_duration\":%.0f,\"eval_count\":%d,"
-             "\"eval_duration\":%.0f}",
-             r.text, r.prompt, r.prompt_seconds * 1e9, r.generated, r.generation_seconds * 1e9);
+    snprintf(
+        out, sizeof out,
+        "{\"response\":\"%s\",\"done\":true,\"prompt_eval_count\":%d,\"prompt_eval_duration\":%.0f,\"eval_count\":%d,"
+        "\"eval_duration\":%.0f}",
+        r.text, r.prompt, r.prompt_seconds * 1e9, r.generated, r.generation_seconds * 1e9);
     return reply(client, "200 OK", out);
   }
   reply(client, "404 Not Found", "{\"error\":{\"code\":404,\"message\":\"File Not Found\"}}");
@@ -90,7 +95,8 @@ static void serve(int client) {
 
 static int listen_on(int port) {
   const int fd = socket(2, 1, 0), yes = 1;
-  struct sockaddr_in address = {sizeof address, 2, (uint16_t)((port >> 8 & 0xff) | (port & 0xff) << 8), 0x0100007f, {0}};
+  struct sockaddr_in address = {
+      sizeof address, 2, (uint16_t)((port >> 8 & 0xff) | (port & 0xff) << 8), 0x0100007f, {0}};
   setsockopt(fd, 0xffff, 0x4, &yes, sizeof yes);
   if (fd < 0 || bind(fd, &address, sizeof address) != 0 || listen(fd, 16) != 0) {
     fprintf(stderr, "main: couldn't bind to port %d: %s\n", port, strerror(errno));
@@ -118,7 +124,8 @@ int main(int argc, char** argv) {
   if (!load_model(&model, path)) return 1;
   if (once) {
     const Run r = generate(64, 64);
-    printf("prompt %.2f tokens/s, generation %.2f tokens/s\n", r.prompt / r.prompt_seconds, r.generated / r.generation_seconds);
+    printf("prompt %.2f tokens/s, generation %.2f tokens/s\n", r.prompt / r.prompt_seconds,
+           r.generated / r.generation_seconds);
     return 0;
   }
   signal(SIGTERM, stop);

@@ -42,8 +42,12 @@ static inline float weight_of(const Block* block, int index) {
   return block->scale * (float)(nibble - 8);
 }
 
-static __attribute__((noinline)) float fetch_weight(const Block* row, int k) { return weight_of(&row[k / kBlock], k % kBlock); }
-static __attribute__((noinline)) void cross_bus(Row* to, Row* from, int rows) { memcpy(to, from, sizeof(Row) * (size_t)rows); }
+static __attribute__((noinline)) float fetch_weight(const Block* row, int k) {
+  return weight_of(&row[k / kBlock], k % kBlock);
+}
+static __attribute__((noinline)) void cross_bus(Row* to, Row* from, int rows) {
+  memcpy(to, from, sizeof(Row) * (size_t)rows);
+}
 
 static void layer_fallback(const Model* m, int layer, Row* in, Row* out, int rows) {
   static Row there[kBatch];
@@ -99,7 +103,8 @@ static int evaluate(const Model* m, const int* tokens, int count) {
 }
 
 static void print_family(const char* group, const char* name, long value) {
-  fprintf(stderr, "ggml_metal_device_init: GPU family: MTLGPUFamily%s%s%s(%ld)\n", group, name, strlen(group) < 6 ? "  " : " ", value);
+  fprintf(stderr, "ggml_metal_device_init: GPU family: MTLGPUFamily%s%s%s(%ld)\n", group, name,
+          strlen(group) < 6 ? "  " : " ", value);
 }
 
 static void ask_device(Model* m) {
@@ -147,7 +152,8 @@ static bool load_model(Model* m, const char* path) {
     size_t got = file ? fread(head, 1, sizeof head, file) : 0;
     m->file_size = (long)got;
     if (got < 8 || memcmp(head, "GGUF", 4) != 0) {
-      fprintf(stderr, "llama_model_load: error loading model: %s\n", file ? "invalid magic, expected 'GGUF'" : strerror(errno));
+      fprintf(stderr, "llama_model_load: error loading model: %s\n",
+              file ? "invalid magic, expected 'GGUF'" : strerror(errno));
       return false;
     }
     do {
@@ -171,7 +177,7 @@ static bool load_model(Model* m, const char* path) {
 }
 
 static const char* word_of(int token) {
-  static const char* words[16] = {"the", "guest", "asks", "a", "device", "what", "it", "can", "and", "answers", "with", "care",
-                                  "so", "work", "is", "done"};
+  static const char* words[16] = {"the", "guest",   "asks", "a",    "device", "what", "it", "can",
+                                  "and", "answers", "with", "care", "so",     "work", "is", "done"};
   return words[token % 16];
 }

@@ -79,7 +79,8 @@ __attribute__((unused)) static float device_sum(id device) {
   SEND(void, id)(encoder, sel_registerName("setComputePipelineState:"), pipeline);
   SEND(void, id, unsigned long, unsigned long)(encoder, set_buffer, in, 0, 0);
   SEND(void, id, unsigned long, unsigned long)(encoder, set_buffer, out, 0, 1);
-  SEND(void, typeof(one), typeof(one))(encoder, sel_registerName("dispatchThreadgroups:threadsPerThreadgroup:"), one, threads);
+  SEND(void, typeof(one), typeof(one))
+  (encoder, sel_registerName("dispatchThreadgroups:threadsPerThreadgroup:"), one, threads);
   SEND(void)(encoder, sel_registerName("endEncoding"));
   SEND(void)(commands, sel_registerName("commit"));
   SEND(void)(commands, sel_registerName("waitUntilCompleted"));

@@ -1,14 +1,17 @@
 // Asks libSystem for what differs between macOS and Linux and checks the answers against macOS's headers.
 #include "lab/workloads/darwin.h"
 
-extern int unlink(const char*), rmdir(const char*), mkdir(const char*, unsigned short), symlink(const char*, const char*);
-extern int fcntl(int, int, ...), openat(int, const char*, int, ...), access(const char*, int), sscanf(const char*, const char*, ...);
+extern int unlink(const char*), rmdir(const char*), mkdir(const char*, unsigned short),
+    symlink(const char*, const char*);
+extern int fcntl(int, int, ...), openat(int, const char*, int, ...), access(const char*, int),
+    sscanf(const char*, const char*, ...);
 extern int sprintf(char*, const char*, ...), asprintf(char**, const char*, ...), dprintf(int, const char*, ...);
 extern void* mmap(void*, size_t, int, int, int, long);
 extern int munmap(void*, size_t), raise(int), atexit(void (*)(void)), execl(const char*, const char*, ...);
 extern void qsort(void*, size_t, size_t, int (*)(const void*, const void*));
 extern long sysconf(int), strtol(const char*, char**, int);
-extern int pthread_once(void*, void (*)(void)), pthread_mutex_trylock(pthread_mutex_t*), sigaction(int, const void*, void*);
+extern int pthread_once(void*, void (*)(void)), pthread_mutex_trylock(pthread_mutex_t*),
+    sigaction(int, const void*, void*);
 extern int pthread_cond_wait(void*, pthread_mutex_t*), pthread_cond_broadcast(void*);
 extern int proc_pidinfo(int, int, uint64_t, void*, int), sysctlbyname(const char*, void*, size_t*, void*, size_t);
 extern void* opendir(const char*);
