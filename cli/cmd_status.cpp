@@ -26,12 +26,16 @@ std::string dumped(const json& object) { return object.dump(-1, ' ', false, json
 struct Recorded {
   std::optional<RunRecord> committed, unfinished;
   bool claims = false;
+  bool relies = false;  ///< its unlock set the preference, whoever claims it now
 };
 
 Recorded recorded(const Journal& journal, const std::string& vm, const std::vector<Claim>& claims) {
   Recorded out;
   for (const auto& run : journal.live_runs(vm)) {
     (run.state == RunState::committed ? out.committed : out.unfinished) = run;
+    for (const auto& record : journal.steps(run.id)) {
+      out.relies = out.relies || (record.state == StepState::done && std::holds_alternative<SetPreference>(step_from_json(record.body)));
+    }
   }
   out.claims = std::any_of(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm == vm; });
   return out;
@@ -63,16 +67,17 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
     return line;
   }
   line.unlocked = "yes, when it runs";
-  if (known.claims && preference != PrefValue(true)) {
-    line.unlocked = "no";
-    line.note = fmt::format("the host preference is {} now: lumelift unlock {}", shown(preference), vm.name);
-  }
+  const bool lost = known.relies && preference != PrefValue(true);
+  const std::string lost_note = fmt::format("the host preference is {} now, which counts from the next start on: lumelift unlock {}", shown(preference), vm.name);
+  if (lost) { line.unlocked = "no"; line.note = lost_note; }
   if (vm.power() != Power::running) { return line; }
   TargetOptions one = target;
   one.vm = vm.name;
   try {
     GuestLink link(lume, journal, context.console, vm.name, one.login, GuestLink::Pinning::check_only);
+    line.note.clear();
     add_guest(line, look_for_drift(link, journal, claims));
+    if (lost && line.note.empty()) { line.note = lost_note; }
   } catch (const Error& error) {
     line.unlocked = "unknown";
     line.note = error.message();

@@ -34,11 +34,11 @@ std::uint64_t number_of(const json& object, const char* key) {
 
 Error unproven(std::string id, std::string message) { return Error(ErrorKind::unproven, std::move(id), std::move(message)); }
 
-ProbeAnswers run_probe(Guest& guest, const GuestGoal& goal, const std::vector<std::pair<std::string, std::string>>& environment,
-                       const char* which) {
+ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
+                       const std::vector<std::pair<std::string, std::string>>& environment, const char* which) {
   const Deadline deadline = Deadline::in(device_late);
   for (;;) {
-    const ExecResult result = guest.run_program({goal.probe}, environment, Deadline::in(probe_limit));
+    const ExecResult result = guest.run_program(argv, environment, Deadline::in(probe_limit));
     if (result.status == no_device_status && !deadline.expired()) {
       sys::pause(Milliseconds{500}, deadline);
       continue;
@@ -91,7 +91,9 @@ ProbePair run_probes(Guest& guest, const GuestGoal& goal, const Profile& profile
   auto environment = profile_environment(profile);
   environment.insert(environment.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
   environment.emplace_back("LUMELIFT_RECEIPT", goal.probe_receipt);
-  return {run_probe(guest, goal, {}, "stock"), run_probe(guest, goal, environment, "unlocked")};
+  // The library takes the receipt's name out of the environment, so that no child can write over it: the probe is told.
+  const std::vector<std::string> unlocked = {goal.probe, "--ceiling", std::to_string(profile.apple_family_max), "--receipt", goal.probe_receipt};
+  return {run_probe(guest, {goal.probe}, {}, "stock"), run_probe(guest, unlocked, environment, "unlocked")};
 }
 
 std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profile) {
