@@ -36,8 +36,8 @@ ChannelHandle::~ChannelHandle() {
   if (!session.send_blocked) { libssh2_channel_free(channel); }
 }
 
-std::unique_ptr<ChannelHandle> ChannelHandle::start(Session::State& session, std::string_view command,
-                                                    const sys::Deadline& deadline) {
+std::unique_ptr<ChannelHandle> ChannelHandle::open(Session::State& session, std::string_view command,
+                                                   const sys::Deadline& deadline) {
   if (command.size() > command_limit) {
     throw Error(ErrorKind::usage, "command-too-long",
                 fmt::format("a command line for the guest has {} bytes; at most {} can be sent", command.size(),
@@ -52,11 +52,20 @@ std::unique_ptr<ChannelHandle> ChannelHandle::start(Session::State& session, std
     return channel != nullptr ? 0 : libssh2_session_last_errno(session.ssh);
   });
   if (opened != 0) { session.fail(doing, opened); }
-  auto handle = std::make_unique<ChannelHandle>(session, channel, command);
+  return std::make_unique<ChannelHandle>(session, channel, command);
+}
+
+void ChannelHandle::startup(const sys::Deadline& deadline) {
   const auto started = session.drive(doing, deadline, [&]() -> long {
     return libssh2_channel_process_startup(channel, "exec", 4, command.data(), static_cast<unsigned>(command.size()));
   });
   if (started != 0) { session.fail(doing, started); }
+}
+
+std::unique_ptr<ChannelHandle> ChannelHandle::start(Session::State& session, std::string_view command,
+                                                    const sys::Deadline& deadline) {
+  auto handle = open(session, command, deadline);
+  handle->startup(deadline);
   return handle;
 }
 
@@ -122,6 +131,10 @@ void ChannelHandle::finish(const ExecOptions& options, const sys::Deadline& dead
         session.drive(doing, deadline, [&]() -> long { return libssh2_channel_wait_closed(channel); });
     cut = rc < 0 && session.lost(rc);
   }
+  take_ending();
+}
+
+void ChannelHandle::take_ending() {
   char* signal = nullptr;
   std::size_t length = 0;
   libssh2_channel_get_exit_signal(channel, &signal, &length, nullptr, nullptr, nullptr, nullptr);

@@ -23,7 +23,7 @@ struct GuestFacts {
   unsigned uid = 0;
   std::string os, build;            ///< "26.5.2", "25F84"
   std::string model, chip;          ///< hw.model "VirtualMac2,1", brand string "Apple M1 Ultra (Virtual)"
-  std::string identity;             ///< kern.uuid: changes when the VM is cloned or recreated
+  std::string identity;             ///< IOPlatformUUID, else kern.uuid: changes when the VM is cloned or recreated
   std::uint64_t memory = 0;         ///< bytes
   std::uint64_t disk_free = 0;      ///< bytes available on the home volume
   std::int64_t up_seconds = 0;      ///< since kern.boottime, by the guest's own clock
@@ -51,7 +51,7 @@ struct AgentSeen {
 enum class PathKind { absent, file, folder, link, other };
 struct PathSeen {
   PathKind kind = PathKind::absent;
-  std::optional<FileState> file;    ///< for PathKind::file
+  std::optional<FileState> file;    ///< for PathKind::file; nothing when it cannot be read
   unsigned mode = 0;
   unsigned owner = 0;               ///< uid
   bool operator==(const PathSeen&) const = default;
@@ -59,7 +59,8 @@ struct PathSeen {
 
 /// macOS knowledge on top of one authenticated Session: facts, files, launchd, probe. Absolute tool paths, no GNU flags, every
 /// argument through quote(). Not durable beyond what each call says. Throws what Session throws, and: "guest-unreadable"
-/// (an answer that cannot be understood, quoted and capped), "guest-tool-failed", and for launchd each truth its own id:
+/// (an answer that cannot be understood, quoted and capped), "guest-tool-failed", "guest-path-unsafe", "guest-read-only",
+/// "guest-folder-not-empty" (incomplete), "program-unusable" (usage), and for launchd each truth its own id:
 /// "agent-plist-refused", "agent-domain-missing" (125, 112), "agent-disabled" (119), "agent-not-loaded" (0 or 5 with nothing
 /// there), "agent-exits" (loads and ends at once; with status), "agent-path-unopenable" (78), "agent-still-loaded".
 class Guest {

@@ -116,39 +116,45 @@ Session::State::~State() {
   for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {}
 }
 
-void Session::State::wait(const char* doing, const sys::Deadline& deadline) {
-  for (;;) {
-    // An interrupted wait must not leave a half-sent packet behind: the undo that follows uses this very connection.
-    const bool finishing = send_blocked && (interrupted_since == Clock::time_point{} ||
-                                            Clock::now() - interrupted_since < half_sent_grace);
-    if (!finishing) {
-      if (send_blocked && sys::pending_signal() != 0) { dead = true; }
-      sys::check_interrupt();
-    }
-    if (finishing && sys::pending_signal() != 0 && interrupted_since == Clock::time_point{}) {
-      interrupted_since = Clock::now();
-    }
-    const auto silence = std::chrono::duration_cast<sys::Milliseconds>(Clock::now() - quiet_since);
-    if (silence >= silence_limit) {
-      dead = true;
-      throw Error(ErrorKind::failed, "guest-lost", fmt::format("{}: the guest said nothing for 15 s", doing))
-          .fix("see whether the VM still runs, then try again");
-    }
-    if (deadline.expired()) {
-      dead = dead || send_blocked;
-      throw Error(ErrorKind::failed, "guest-timeout", fmt::format("{}: no answer within the time allowed", doing));
-    }
-    auto span = std::min({deadline.left(), sys::Milliseconds(silence_limit) - silence, sys::Milliseconds(5000)});
-    if (authenticated && !send_blocked) {
-      int next = 0;
-      libssh2_keepalive_send(ssh, &next);
-      span = std::min(span, sys::Milliseconds(std::max(next, 1) * 1000));
-    }
-    std::array<pollfd, 2> ready{pollfd{socket.get(), static_cast<short>(send_blocked ? POLLOUT : POLLIN), 0},
-                                pollfd{finishing ? -1 : sys::interrupt_fd(), POLLIN, 0}};
-    const int count = ::poll(ready.data(), ready.size(), static_cast<int>(std::max<long>(span.count(), 1)));
-    if (count > 0 && ready[0].revents != 0) { return; }
+bool Session::State::sleep(const char* doing, const sys::Deadline& deadline, sys::Milliseconds limit,
+                           std::span<pollfd> others) {
+  // An interrupted wait must not leave a half-sent packet behind: the undo that follows uses this very connection.
+  const bool finishing = send_blocked && (interrupted_since == Clock::time_point{} ||
+                                          Clock::now() - interrupted_since < half_sent_grace);
+  if (!finishing) {
+    if (send_blocked && sys::pending_signal() != 0) { dead = true; }
+    sys::check_interrupt();
   }
+  if (finishing && sys::pending_signal() != 0 && interrupted_since == Clock::time_point{}) {
+    interrupted_since = Clock::now();
+  }
+  const auto silence = std::chrono::duration_cast<sys::Milliseconds>(Clock::now() - quiet_since);
+  if (silence >= silence_limit) {
+    dead = true;
+    throw Error(ErrorKind::failed, "guest-lost", fmt::format("{}: the guest said nothing for 15 s", doing))
+        .fix("see whether the VM still runs, then try again");
+  }
+  if (deadline.expired()) {
+    dead = dead || send_blocked;
+    throw Error(ErrorKind::failed, "guest-timeout", fmt::format("{}: no answer within the time allowed", doing));
+  }
+  auto span = std::min({deadline.left(), sys::Milliseconds(silence_limit) - silence, limit});
+  if (authenticated && !send_blocked) {
+    int next = 0;
+    libssh2_keepalive_send(ssh, &next);
+    span = std::min(span, sys::Milliseconds(std::max(next, 1) * 1000));
+  }
+  std::vector<pollfd> ready{pollfd{socket.get(), static_cast<short>(send_blocked ? POLLOUT : POLLIN), 0},
+                            pollfd{finishing ? -1 : sys::interrupt_fd(), POLLIN, 0}};
+  ready.insert(ready.end(), others.begin(), others.end());
+  const int count = ::poll(ready.data(), static_cast<nfds_t>(ready.size()), static_cast<int>(std::max<long>(span.count(), 1)));
+  std::copy(ready.begin() + 2, ready.end(), others.begin());
+  return count > 0 && (ready[0].revents != 0 ||
+                       std::any_of(others.begin(), others.end(), [](const pollfd& fd) { return fd.revents != 0; }));
+}
+
+void Session::State::wait(const char* doing, const sys::Deadline& deadline) {
+  while (!sleep(doing, deadline, sys::Milliseconds(5000))) {}
 }
 
 long Session::State::attempt(const char* doing, const sys::Deadline& deadline, const Call& call) {

@@ -18,6 +18,8 @@ struct _LIBSSH2_SESSION;
 
 namespace lumelift {
 
+struct Interaction;
+
 /// Connects to host:port. One try of at most 5 s (a first SYN can be swallowed). Throws Error, each its own id:
 /// "guest-refused" (connection refused), "guest-silent" (no answer), "guest-blocked" (EHOSTUNREACH to a private address:
 /// most likely Local Network privacy), "guest-unreachable" (others).
@@ -75,6 +77,10 @@ class Session {
 
   /// Runs one command line in the guest's login shell. The line is built with quote() only.
   [[nodiscard]] ExecResult exec(std::string_view command, const sys::Deadline& deadline, const ExecOptions& options = {});
+
+  /// Runs one command line with its streams passed on as they come, for as long as it takes: there is no deadline but the 15 s
+  /// in which the guest must show a sign of life. `deadline` is for its start. A signal ends nothing while a relay takes it.
+  [[nodiscard]] ExecResult interact(std::string_view command, const Interaction& with, const sys::Deadline& deadline);
 
   /// Opens a channel for a program that is fed by write_all() and closed by finish(); for transfers.
   class Channel;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +32,8 @@ struct Session::State {
   long attempt(const char* doing, const sys::Deadline& deadline, const Call& call);
   /// Sleeps until the socket can go on. Throws "guest-timeout", "guest-lost" after 15 s of silence, Interrupted.
   void wait(const char* doing, const sys::Deadline& deadline);
+  /// One sleep of at most `limit`: true when the socket or one of `others` is ready. Throws as wait().
+  bool sleep(const char* doing, const sys::Deadline& deadline, sys::Milliseconds limit, std::span<pollfd> others = {});
   /// An answer is due from now on: silence is counted from here.
   void expect_answer() { quiet_since = Clock::now(); }
   /// True when `rc` says that the connection is gone; nothing is sent on it any more.
@@ -62,7 +67,11 @@ struct ChannelHandle {
   ChannelHandle(const ChannelHandle&) = delete;
   ChannelHandle& operator=(const ChannelHandle&) = delete;
 
-  /// Opens a channel and starts `command` in it.
+  /// Opens a channel for `command`, which is not started yet.
+  static std::unique_ptr<ChannelHandle> open(Session::State& session, std::string_view command,
+                                             const sys::Deadline& deadline);
+  void startup(const sys::Deadline& deadline);
+  /// Both in one.
   static std::unique_ptr<ChannelHandle> start(Session::State& session, std::string_view command,
                                               const sys::Deadline& deadline);
   /// Takes what has arrived on both streams; true when something had.
@@ -72,6 +81,8 @@ struct ChannelHandle {
   [[nodiscard]] bool at_end() const;
   /// Sends end-of-file, drains, waits for the end.
   void finish(const ExecOptions& options, const sys::Deadline& deadline);
+  /// Notes how the command ended; for a closed channel.
+  void take_ending();
 
   Session::State& session;
   _LIBSSH2_CHANNEL* channel;

@@ -27,7 +27,9 @@ using Progress = std::function<void(std::uint64_t sent, std::uint64_t total)>;
 /// bytes go to a temporary name beside it (see part_name), are verified there by the guest's own shasum, get their mode,
 /// and are renamed. A file that is replaced is first linked to before_name(), so that putting it back is one rename and
 /// keeps its inode. Constant memory. Throws Error: "guest-disk-full" (with free and needed bytes), "transfer-corrupt" (hash
-/// differs), "transfer-unverified" (guest gave no hash), "source-changed", "guest-read-only", and what Session throws.
+/// differs), "transfer-unverified" (guest gave no hash), "source-changed", "guest-read-only", "guest-path-unsafe" (a link or
+/// another kind stands there), "guest-folder-missing", "guest-file-too-large", "former-file-missing" (incomplete: what is to
+/// come back is not there), and what Session throws.
 class Transfer {
  public:
   explicit Transfer(Session& session) : session_(session) {}
@@ -39,7 +41,8 @@ class Transfer {
   /// Puts the former file back from before_name(), or removes `path` when there was none. `before` is what must stand there
   /// in the end.
   void take_back(const std::string& path, const std::optional<FileState>& before);
-  /// Removes part_name() and, when `path` is back to its former state, before_name().
+  /// Removes part_name() and, when `path` is back to its former state, before_name(). Also a fence: once it returns, a put
+  /// that a killed process left running in the guest can no longer change `path`. So recovery tidies first, then looks.
   void tidy(const std::string& path);
   /// Reads a guest file of at most `cap` bytes. Nothing when it does not exist.
   [[nodiscard]] std::optional<std::string> read(const std::string& path, std::size_t cap);

@@ -194,6 +194,34 @@ TEST_CASE("R81: a server that allows few tries") {
   CHECK(text.find("ended the connection after so many tries") != std::string::npos);
 }
 
+TEST_CASE("R81: of an agent's keys at most two are offered") {
+  const auto server = Server::openssh();
+  const TempFolder folder;
+  const auto agent = (folder.path() / "agent").string();
+  const auto number = [](const std::string& text) { return std::stoi(text.substr(text.find("SSH_AGENT_PID=") + 14)); };
+  const auto pid = number(host_run({"ssh-agent", "-a", agent}));
+  ::setenv("SSH_AUTH_SOCK", agent.c_str(), 1);
+  for (const auto* name : {"a", "b", "c"}) {
+    const auto file = (folder.path() / name).string();
+    host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", file});
+    host_run({"ssh-add", "-q", file});
+  }
+  auto login = server.login();
+  login.key_file.reset();
+  login.use_agent = true;
+  const auto text = error_text([&] { (void)server.connect(login); });
+  CHECK(text.find("tried agent (a): refused") != std::string::npos);
+  CHECK(text.find("tried agent (b): refused") != std::string::npos);
+  CHECK(text.find("agent (c)") == std::string::npos);
+  CHECK(text.find("more keys were not offered") != std::string::npos);
+  host_run({"ssh-add", "-q", "-D"});
+  host_run({"ssh-add", "-q", server.key().string()});
+  CHECK(server.connect(login).login_method().starts_with("agent ("));
+  ::unsetenv("SSH_AUTH_SOCK");
+  CHECK(error_text([&] { (void)server.connect(login); }).find("none is running") != std::string::npos);
+  ::kill(pid, SIGTERM);
+}
+
 TEST_CASE("R80: key files that cannot be used are named with the reason") {
   const auto server = Server::openssh();
   const TempFolder folder;

@@ -175,11 +175,14 @@ TEST_CASE("a client that is killed at any moment leaves the former file or the c
         auto session = lab.connect();
         Transfer(session).put_bytes(text, path, state(text));
       } catch (...) {
+        ::_exit(1);
       }
       ::_exit(0);
     }
-    std::this_thread::sleep_for(i + 1 < rounds ? whole * (i + 2) / rounds : whole * 4);
-    ::kill(child, SIGKILL);
+    if (i + 1 < rounds) {  // the last one may end by itself
+      std::this_thread::sleep_for(whole * (i + 1) / rounds);
+      ::kill(child, SIGKILL);
+    }
     ::waitpid(child, nullptr, 0);
     auto session = lab.connect();
     Transfer transfer(session);
@@ -194,6 +197,45 @@ TEST_CASE("a client that is killed at any moment leaves the former file or the c
   MESSAGE("complete in " << committed << " of " << rounds);
   CHECK(committed > 0);
   CHECK(committed < rounds);
+}
+
+TEST_CASE("an interrupted upload leaves a session that can undo it") {
+  const LabGuest lab;
+  const auto path = lab.home() + "/model";
+  put(path, "former");
+  const auto before = snapshot(lab.home());
+  const auto text = bytes(40'000'000);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Signals belong to a whole process, so this one is the test's own.
+    sys::arm_signals();
+    auto session = lab.connect();
+    Transfer transfer(session);
+    int answer = 1;
+    try {
+      const TempFolder folder;
+      transfer.put_file(folder.write("model", text), path, state(text), [](std::uint64_t sent, std::uint64_t) {
+        if (sent > 1'000'000) { ::raise(SIGINT); }
+      });
+    } catch (const sys::Interrupted&) {
+      const sys::Shield shield;
+      try {
+        transfer.take_back(path, state("former"));
+        transfer.tidy(path);
+        answer = 0;
+      } catch (const Error& error) {
+        std::fprintf(stderr, "%s\n", joined(error).c_str());
+      }
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", joined(error).c_str());
+    }
+    ::_exit(answer);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(snapshot(lab.home()) == before);
 }
 
 TEST_CASE("a source that is not what was planned for is refused, and the part removed") {
