@@ -57,6 +57,23 @@ struct ReportOptions {
 };
 [[nodiscard]] int run_report(Context& context, const ReportOptions& options);
 
+struct EvidenceOptions {
+  std::string action;                ///< pack, verify, issue
+  std::filesystem::path folder;      ///< pack: the raw outputs; else the bundle
+  std::filesystem::path bundle;      ///< pack: the bundle to make
+  std::vector<std::string> facts;    ///< pack: "KEY=VALUE" for the environment record
+  std::string local_user;            ///< pack: names to take out wherever they stand
+  std::string local_host;
+};
+[[nodiscard]] int run_evidence(Context& context, const EvidenceOptions& options);
+
+struct CompatOptions {
+  std::string action = "list";       ///< list, add, forget
+  std::filesystem::path bundle;      ///< add: a verified evidence bundle of this host
+  std::string workload;              ///< forget: this one; empty: all
+};
+[[nodiscard]] int run_compat(Context& context, const CompatOptions& options);
+
 struct UnlockOptions {
   TargetOptions target;
   std::string profile = "tested";

@@ -90,6 +90,9 @@ struct Report {
 /// A fraction as per cent with one decimal: "32.8 %".
 [[nodiscard]] std::string percent(double fraction);
 
+/// Foreign text made fit for Markdown: nothing in it starts markup, ends a table cell, or calls a person.
+[[nodiscard]] std::string markdown_text(std::string_view text);
+
 /// Renderings. Text from files is cleaned or escaped for the format; each ends with a newline.
 [[nodiscard]] std::string render_text(const Report& report);
 [[nodiscard]] std::string render_markdown(const Report& report);

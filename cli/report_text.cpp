@@ -100,8 +100,36 @@ std::string findings_text(const Report& report) {
   return text;
 }
 
-/// Text inside a Markdown table or list: nothing in it may end the cell or start markup.
-std::string markdown(std::string_view text) {
+std::string markdown_row(const TestReport& test, const WorkloadReport& entry) {
+  std::string text = fmt::format("| {} ", markdown_text(test.test));
+  for (const auto role : columns) {
+    if (!entry.sides.contains(role)) continue;
+    const auto cell = test.cells.find(role);
+    if (cell == test.cells.end()) {
+      text += "| ";
+      continue;
+    }
+    const auto& summary = cell->second.summary;
+    text += fmt::format("| {}{} ({} to {}) ", rate_figure(summary.median), cell->second.flagged ? " ⚠" : "",
+                        rate_figure(summary.min), rate_figure(summary.max));
+  }
+  for (const auto role : {Role::stock, Role::cpu}) {
+    if (!entry.sides.contains(role)) continue;
+    const auto* against = test.against(role);
+    text += against ? fmt::format("| {}× {} {} ", figure(against->ratio.value), markdown_text(interval(*against)),
+                                  verdict_text(against->verdict))
+                    : "| ";
+  }
+  if (entry.sides.contains(Role::host)) {
+    const auto* host = test.against(Role::host);
+    text += host ? fmt::format("| {} % ", figure(host->ratio.value * 100)) : "| ";
+  }
+  return text + "|\n";
+}
+
+}  // namespace
+
+std::string markdown_text(std::string_view text) {
   std::string escaped;
   for (const char c : cleaned(text)) {
     if (c == '\n') {
@@ -120,35 +148,6 @@ std::string markdown(std::string_view text) {
   }
   return escaped;
 }
-
-std::string markdown_row(const TestReport& test, const WorkloadReport& entry) {
-  std::string text = fmt::format("| {} ", markdown(test.test));
-  for (const auto role : columns) {
-    if (!entry.sides.contains(role)) continue;
-    const auto cell = test.cells.find(role);
-    if (cell == test.cells.end()) {
-      text += "| ";
-      continue;
-    }
-    const auto& summary = cell->second.summary;
-    text += fmt::format("| {}{} ({} to {}) ", rate_figure(summary.median), cell->second.flagged ? " ⚠" : "",
-                        rate_figure(summary.min), rate_figure(summary.max));
-  }
-  for (const auto role : {Role::stock, Role::cpu}) {
-    if (!entry.sides.contains(role)) continue;
-    const auto* against = test.against(role);
-    text += against ? fmt::format("| {}× {} {} ", figure(against->ratio.value), markdown(interval(*against)),
-                                  verdict_text(against->verdict))
-                    : "| ";
-  }
-  if (entry.sides.contains(Role::host)) {
-    const auto* host = test.against(Role::host);
-    text += host ? fmt::format("| {} % ", figure(host->ratio.value * 100)) : "| ";
-  }
-  return text + "|\n";
-}
-
-}  // namespace
 
 std::string render_text(const Report& report) {
   std::string text;
@@ -169,8 +168,8 @@ std::string render_text(const Report& report) {
 std::string render_markdown(const Report& report) {
   std::string text;
   for (const auto& entry : report.workloads) {
-    text += fmt::format("### {}\n\n{}; median {} with the range of all samples.\n\n| test ", markdown(entry.name),
-                        markdown(where(entry)), entry.unit);
+    text += fmt::format("### {}\n\n{}; median {} with the range of all samples.\n\n| test ", markdown_text(entry.name),
+                        markdown_text(where(entry)), entry.unit);
     std::string rule = "| --- ";
     const auto column = [&](std::string_view title) {
       text += fmt::format("| {} ", title);
@@ -187,7 +186,7 @@ std::string render_markdown(const Report& report) {
     text += "\n";
   }
   for (const auto& finding : report.findings) {
-    text += fmt::format("- {}: {}: {}\n", level_name(finding.level), markdown(finding.subject), markdown(finding.text));
+    text += fmt::format("- {}: {}: {}\n", level_name(finding.level), markdown_text(finding.subject), markdown_text(finding.text));
   }
   if (!report.workloads.empty()) text += "\nRatios are of medians, with 95 % bootstrap intervals. ⚠ marks a wide spread.\n";
   return text;
