@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/compat.hpp"
 #include "cli/operation.hpp"
 #include "cli/unlock_report.hpp"
 #include "host/sys/file.hpp"
@@ -175,7 +176,22 @@ class Unlock {
     }
   }
 
+  /// Whether this combination is published, proven here or untested; a first success is remembered.
+  void take_standing() {
+    const CompatKey key{report_.host.chip, report_.host.build, report_.guest->os, report_.guest->build, input_.kit.front().state.sha256,
+                        input_.profile.name, input_.workload ? input_.workload->name : ""};
+    try {
+      const Standing standing = CompatBook::load(context_.state_dir).standing(key);
+      report_.standing = standing_text(standing);
+      const bool news = standing != Standing::proven_here && standing != Standing::failing;
+      if (run_ && news) { CompatBook::add(context_.state_dir, {key, Outcome::reported_only, fmt::format("run {}", *run_), sys::wall_seconds()}); }
+    } catch (const Error& error) {
+      report_.warnings.push_back("what is known of this combination cannot be kept: " + error.message());
+    }
+  }
+
   void finish() {
+    take_standing();
     report_.files = goal_.files;
     report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
     report_.preference = operation_.host.preference(feature_level_key());

@@ -77,6 +77,7 @@ std::string UnlockReport::text(const Console& console) const {
     out += fmt::format("  agent     {} in {}, logs {}\n", agent->label, agent->domain,
                        cleaned(short_path(std::filesystem::path(agent->stderr_log).parent_path().string(), guest)));
   }
+  if (!standing.empty()) { out += fmt::format("This combination: {}.\n", standing); }
   return out + fmt::format("Undo: lumelift rollback {}", vm);
 }
 
@@ -86,7 +87,7 @@ std::string UnlockReport::json() const {
       {"host", {{"model", host.model}, {"chip", host.chip}, {"os", host.os}, {"build", host.build}}},
       {"profile", {{"name", profile.name}, {"apple_family_max", profile.apple_family_max}, {"threadgroup_memory", profile.threadgroup_memory}, {"working_set", profile.working_set}}},
       {"preference", {{"before", parsed(to_json(preference_before))}, {"now", parsed(to_json(preference))}}},
-      {"warnings", warnings},
+      {"standing", standing}, {"warnings", warnings},
       {"seconds", {{"total", static_cast<double>(total.count()) / 1000}, {"vm", static_cast<double>(vm_time.count()) / 1000}}},
       {"ssh_connections", connections},
       {"undo", "lumelift rollback " + vm}};

@@ -23,6 +23,7 @@ struct UnlockReport {
   std::optional<ProbePair> probes;
   std::optional<GuestGoal::Agent> agent;
   std::optional<AgentProof> proof;
+  std::string standing;                       ///< "This combination is …"; from cli/compat
   std::vector<std::string> warnings;
   sys::Milliseconds total{0}, vm_time{0};     ///< vm_time: stopping and booting the VM, part of total
   int connections = 0;                        ///< SSH connections made
