@@ -59,6 +59,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// How a scalar was written. Quoted, or marked !!str: a string whatever it looks like.
+enum class Written { plain, as_string, with_other_tag };
+Written written(const YAML::Node& node) {
+  const std::string& tag = node.Tag();
+  if (tag.empty() || tag == "?") { return Written::plain; }
+  return tag == "!" || tag == "tag:yaml.org,2002:str" ? Written::as_string : Written::with_other_tag;
+}
+
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
@@ -110,8 +118,10 @@ YamlValue YamlValue::wrap(const void* node, int fallback_line, int fallback_colu
   impl->file = impl_->file;
   impl->error_id = impl_->error_id;
   const YAML::Mark mark = impl->node.Mark();
-  impl->line = mark.is_null() ? fallback_line : mark.line;
-  impl->column = mark.is_null() ? fallback_column : mark.column;
+  // Where there is nothing, the parser's mark is that of whatever comes next.
+  const bool own_place = !mark.is_null() && !(impl->node.IsNull() && mark.line > fallback_line);
+  impl->line = own_place ? mark.line : fallback_line;
+  impl->column = own_place ? mark.column : fallback_column;
   return YamlValue(impl);
 }
 
@@ -170,7 +180,7 @@ YamlValue YamlValue::at(std::string_view key) const {
 }
 
 std::string YamlValue::string() const {
-  if (is_scalar() && impl_->node.Tag() != "!" && reads_as_number(impl_->node.Scalar())) {
+  if (is_scalar() && written(impl_->node) == Written::plain && reads_as_number(impl_->node.Scalar())) {
     throw problem(fmt::format("a string is needed here, and YAML reads {} as a number: put it in quotes", impl_->node.Scalar()));
   }
   return text();
@@ -182,7 +192,8 @@ std::string YamlValue::text() const {
                                        : "a string is needed here");
   }
   const std::string value = impl_->node.Scalar();
-  if (impl_->node.Tag() != "!" && reads_as_word(value)) {
+  if (written(impl_->node) == Written::with_other_tag) { throw problem(fmt::format("a string is needed here, without the tag {}", impl_->node.Tag())); }
+  if (written(impl_->node) == Written::plain && reads_as_word(value)) {
     throw problem(fmt::format("a string is needed here, and YAML may read {} as a boolean or as nothing: put it in quotes", value));
   }
   if (value.find('\0') != std::string::npos) { throw problem("a NUL byte cannot stand in a string"); }
@@ -193,7 +204,7 @@ std::uint64_t YamlValue::number(std::uint64_t least, std::uint64_t most) const {
   const std::string value = is_scalar() ? impl_->node.Scalar() : std::string();
   std::uint64_t out = 0;
   const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), out);
-  const bool plain = is_scalar() && impl_->node.Tag() != "!" && fault == std::errc{} && end == value.data() + value.size() &&
+  const bool plain = is_scalar() && written(impl_->node) == Written::plain && fault == std::errc{} && end == value.data() + value.size() &&
                      !value.empty() && (value.size() == 1 || value.front() != '0');
   if (!plain || out < least || out > most) {
     throw problem(fmt::format("a whole number from {} to {} is needed here{}", least, most,
@@ -203,7 +214,7 @@ std::uint64_t YamlValue::number(std::uint64_t least, std::uint64_t most) const {
 }
 
 bool YamlValue::boolean() const {
-  const std::string value = is_scalar() && impl_->node.Tag() != "!" ? impl_->node.Scalar() : std::string();
+  const std::string value = is_scalar() && written(impl_->node) == Written::plain ? impl_->node.Scalar() : std::string();
   if (value == "true") { return true; }
   if (value == "false") { return false; }
   throw problem("true or false is needed here, without quotes");
