@@ -52,6 +52,17 @@ void add_folder(GuestGoal& goal, std::set<std::string>& known, const std::string
   goal.folders.push_back({path, mode, with_content});
 }
 
+/// Two spellings of one place, or a file where a folder is needed, would never come to rest.
+void check_distinct(const GuestGoal& goal) {
+  std::set<std::string> taken;
+  for (const auto& path : goal.paths()) {
+    if (!taken.insert(path).second) {
+      throw Error(ErrorKind::usage, "workload-invalid", fmt::format("two things would stand at {} in the guest", path))
+          .fix("give one of the workload's files another destination");
+    }
+  }
+}
+
 }  // namespace
 
 bool in_guest(const Step& step) {
@@ -188,6 +199,7 @@ GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& work
   add_folder(goal, known, facts.home + "/Library/LaunchAgents", facts.home, 0755);
   goal.files.push_back({agent.plist, {}, plist, {sys::sha256(plist), 0644, plist.size()}});
   goal.agent = agent;
+  check_distinct(goal);
   return goal;
 }
 

@@ -169,6 +169,10 @@ Workload load_workload(const fs::path& file) {
   const fs::path base = file.parent_path().empty() ? fs::path(".") : file.parent_path();
   Workload workload;
   workload.name = identifier(top.at("name"), name_characters, 64, "a workload's name");
+  // What lumelift itself keeps beside the workloads' folders.
+  if (workload.name == "run" || workload.name == "lumelift-probe") {
+    throw top.at("name").problem(fmt::format("'{}' is a name of lumelift's own in the guest; choose another", workload.name));
+  }
   const auto label = top.find("label");
   workload.label = label ? identifier(*label, label_characters, 128, "a label") : "io.lumelift." + workload.name;
   read_executable(top.at("executable"), base, workload);
