@@ -59,7 +59,12 @@ AgentState decode_agent(const std::string& word) {
   throw json::other_error::create(501, "unknown agent state " + word, nullptr);
 }
 
-Power decode_power(const std::string& word) { return word == "running" ? Power::running : Power::stopped; }
+Power decode_power(const std::string& word) {
+  for (const Power power : {Power::running, Power::stopped}) {
+    if (word == shown(power)) { return power; }
+  }
+  throw json::other_error::create(501, "unknown power state " + word, nullptr);
+}
 
 struct StepEncoder {
   json operator()(const SetPower& s) const {
