@@ -99,7 +99,11 @@ ProbePair run_probes(Guest& guest, const GuestGoal& goal, const Profile& profile
 std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profile) {
   std::vector<std::string> out;
   const ProbeAnswers& now = pair.unlocked;
-  for (const auto& [family, stock] : pair.stock.families) {
+  // Also those that only one of the two answers knows.
+  std::map<int, bool> before = now.families;
+  for (auto& [family, yes] : before) { yes = false; }
+  for (const auto& [family, yes] : pair.stock.families) { before[family] = yes; }
+  for (const auto& [family, stock] : before) {
     const bool promised = stock || (family >= first_apple && family <= profile.apple_family_max);
     if (now.family(family) == promised) { continue; }
     out.push_back(promised ? fmt::format("family {} is still refused", family)
@@ -109,6 +113,9 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   const std::uint64_t memory = std::max(pair.stock.threadgroup_memory, profile.threadgroup_memory);
   if (now.threadgroup_memory != memory) {
     out.push_back(fmt::format("threadgroup memory is {} bytes, not {}", now.threadgroup_memory, memory));
+  }
+  if (const auto set = std::max(pair.stock.working_set, profile.working_set); profile.working_set != 0 && now.working_set != set) {
+    out.push_back(fmt::format("working set is {} bytes, not {}", now.working_set, set));
   }
   for (const auto& problem : now.problems) { out.push_back("the probe says: " + problem); }
   if (!out.empty() && !now.stock_reason.empty()) { out.push_back("the library stayed stock: " + now.stock_reason); }
