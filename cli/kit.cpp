@@ -45,15 +45,18 @@ fs::path inside(const fs::path& file, const fs::path& root) {
   return real;
 }
 
-void gather_folder(const FileCopy& copy, std::vector<Source>& out) {
+void gather_folder(const FileCopy& copy, std::vector<Source>& out) try {
   for (const auto& entry : fs::recursive_directory_iterator(copy.from)) {
-    if (entry.is_directory() && !entry.is_symlink()) { continue; }
+    if (!entry.is_symlink() && entry.is_directory()) { continue; }
     const fs::path real = entry.is_symlink() ? inside(entry.path(), copy.from) : entry.path();
     if (fs::is_directory(real)) { throw invalid(fmt::format("'{}' is a link to a folder; copy the folder itself", entry.path().string())); }
     if (!fs::is_regular_file(real)) { throw invalid(fmt::format("'{}' is not a regular file", entry.path().string())); }
     const std::string relative = entry.path().lexically_relative(copy.from).string();
     out.push_back({real, copy.to == "." ? relative : copy.to + "/" + relative, state_of(real)});
   }
+} catch (const fs::filesystem_error& e) {
+  throw Error(ErrorKind::usage, "file-unreadable", fmt::format("'{}' cannot be walked: {}", copy.from.string(), e.code().message()))
+      .note(e.path1().string());
 }
 
 Source kit_file(const fs::path& folder, const char* name, std::vector<std::string> (*defects_of)(std::string_view)) {
