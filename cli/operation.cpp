@@ -39,7 +39,7 @@ Restart restart_from(const std::string& word) {
 std::int64_t booted_at(const GuestFacts& facts) { return sys::wall_seconds() - facts.up_seconds; }
 
 Operation::Operation(Context& context_in, const TargetOptions& target, const std::string& command_in, Touch touch, Missing missing)
-    : context(context_in), command(command_in), touch_(touch) {
+    : context(context_in), command(command_in), lume(context_in.home), touch_(touch) {
   if (const auto why = Host::wrong_user(context.user)) {
     throw Error(ErrorKind::usage, "wrong-user", *why).fix("run lumelift as the user who runs the VM, without sudo");
   }
