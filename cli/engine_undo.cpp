@@ -86,7 +86,7 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
     try {
       set(step, Side::before);
     } catch (const Error& error) {
-      if (error.id() != "folder-not-empty") { throw; }
+      if (error.id() != "guest-folder-not-empty") { throw; }
       report.kept.push_back(error.message());
       journal_.mark(record.run, record.position, StepState::kept);
       return;
@@ -118,6 +118,11 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
   try {
     if (const auto* power = std::get_if<SetPower>(&steps.front())) { return undo_power(records.front(), *power, report); }
     if (const auto* preference = std::get_if<SetPreference>(&steps.front())) { return undo_preference(records.front(), *preference, report); }
+    // A put that a killed process left running in the guest is fenced off before anybody looks.
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto* file = std::get_if<PutFile>(&steps[i]);
+      if (file && records[i].state == StepState::intended) { link_.transfer().tidy(file->path); }
+    }
     const auto looks = observe_group(steps);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       try {

@@ -13,6 +13,7 @@
 #include "host/sys/error.hpp"
 #include "host/sys/hash.hpp"
 #include "remote/script.hpp"
+#include "remote/transfer_answer.hpp"
 
 namespace lumelift {
 namespace {
@@ -20,11 +21,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t block_bytes = 1u << 20;
-constexpr std::size_t longest_name = 220;  // with our marks below the 255 bytes of a file name
+constexpr std::size_t longest_name = 205;  // with our marks below the 255 bytes of a file name
 
 // One command does it all: it takes the bytes, verifies them by reading them back, and waits for our word before the rename.
-// A client that dies before then closes the stream, and the part is removed instead. The former file is linked only when
-// none is kept yet: the first former state is the one to go back to.
+// A client that dies before then closes the stream, and the part is removed instead. The former file is kept under a name
+// with its own hash, so that several replacements of one file can be taken back one after the other.
 constexpr std::string_view put_script = R"sh(umask 077
 final=$1 part=$2 former=$3 want=$4 mode=$5 size=$6
 shift 6
@@ -59,6 +60,12 @@ case $sum in *[!0-9a-f]*) drop "no-sum $sum" ;; esac
 [ ${#sum} -eq 64 ] || drop "no-sum $sum"
 [ "$sum" = "$want" ] || drop "differs $sum"
 /bin/chmod "$mode" "$part" || drop no-write
+if [ -f "$final" ]; then
+  old=$(/usr/bin/shasum -a 256 < "$final")
+  old=${old%% *}
+  [ ${#old} -eq 64 ] || drop "no-sum $old"
+  former=$former-${old%"${old#????????????}"}
+fi
 printf '\nlumelift-verified\n'
 read -r word
 [ "$word" = commit ] || drop abandoned
@@ -84,6 +91,7 @@ if [ "$want" = - ]; then
   /bin/rm -f "$final" || say no-write
   say done
 fi
+former=$former-${want%"${want#????????????}"}
 if [ -f "$former" ] && [ ! -L "$former" ]; then
   [ "$(sum_of "$former")" = "$want" ] || say former-differs
   /bin/chmod "$mode" "$former" || say no-write
@@ -101,11 +109,14 @@ shift 3
 say() { printf '%s\n' "$1"; exit 0; }
 for own in "$@"; do if [ -L "$own" ]; then say "link-folder $own"; fi; done
 /bin/rm -f "$part" || say no-write
-if [ -L "$former" ] || [ ! -f "$former" ] || [ -L "$final" ] || [ ! -f "$final" ]; then say done; fi
+if [ -L "$final" ] || [ ! -f "$final" ]; then say done; fi
 sum_of() { sum=$(/usr/bin/shasum -a 256 < "$1"); printf '%s' "${sum%% *}"; }
-if [ "$final" -ef "$former" ] || [ "$(sum_of "$final")" = "$(sum_of "$former")" ]; then
-  /bin/rm -f "$former" || say no-write
-fi
+for kept in "$former"-*; do
+  if [ -L "$kept" ] || [ ! -f "$kept" ]; then continue; fi
+  if [ "$final" -ef "$kept" ] || [ "$(sum_of "$final")" = "$(sum_of "$kept")" ]; then
+    /bin/rm -f "$kept" || say no-write
+  fi
+done
 say done)sh";
 
 constexpr std::string_view read_script = R"sh(say() { printf '%s\n' "$1"; exit 0; }
@@ -115,6 +126,18 @@ size=$(/usr/bin/wc -c < "$1") || say unreadable
 [ "$size" -le "$2" ] || say "large $size"
 printf 'content\n'
 exec /bin/cat "$1")sh";
+
+std::string beside(const std::string& path, std::string_view mark) {
+  const auto slash = path.rfind('/') + 1;
+  auto name = path.substr(slash);
+  if (name.size() > longest_name) {
+    // Cut between characters, since the guest's file system takes valid UTF-8 only.
+    std::size_t length = longest_name - 40;
+    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) { --length; }
+    name = name.substr(0, length) + "-" + sys::sha256(name).substr(0, 16);
+  }
+  return fmt::format("{}.{}.lumelift-{}", path.substr(0, slash), name, mark);
+}
 
 /// A host file or bytes in memory, read in blocks.
 class Source {
@@ -173,80 +196,17 @@ Error changed(const Source& source, std::string_view how) {
       .fix("leave the file alone and try again");
 }
 
-std::string_view first_word(std::string_view line) { return line.substr(0, line.find_first_of(" \n")); }
-
-std::string second_word(std::string_view line) {
-  const auto blank = line.find(' ');
-  if (blank == std::string_view::npos) { return {}; }
-  line.remove_prefix(blank + 1);
-  return std::string(line.substr(0, line.rfind('\n')));
-}
-
-/// The Error for what the guest's script said instead of "done". `size` is what was to be written.
-Error refusal(const std::string& path, const ScriptAnswer& answer, std::uint64_t size) {
-  // The word is in the last line: a verified part says so before.
-  std::string_view line = answer.body;
-  if (const auto mark = line.rfind("lumelift-verified\n"); mark != std::string_view::npos) { line.remove_prefix(mark + 18); }
-  const auto word = first_word(line);
-  const auto more = second_word(line);
-  const auto failed = [&](const char* id, const std::string& text) {
-    Error error(ErrorKind::failed, id, text);
-    if (!answer.err.empty()) { error.note("the guest said: " + excerpt(answer.err)); }
-    return error;
-  };
-  std::uint64_t free_kb = 0;
-  const bool counted = std::from_chars(more.data(), more.data() + more.size(), free_kb).ec == std::errc{};
-  const bool too_small = counted && free_kb <= size / 1024;
-  if (word == "full" || (word == "short" && (too_small || answer.err.find("No space left") != std::string::npos))) {
-    return failed("guest-disk-full", fmt::format("no room in the guest for {}: {} kB needed, {} kB free", path,
-                                                 size / 1024 + 1, counted ? std::to_string(free_kb) : "unknown"))
-        .fix("free some space in the guest");
-  }
-  if (word == "link" || word == "kind") {
-    return failed("guest-path-unsafe", fmt::format("{} in the guest is {}, not a regular file; it was left alone", path,
-                                                   word == "link" ? "a symbolic link" : "something else"));
-  }
-  if (word == "link-folder") {
-    return failed("guest-path-unsafe",
-                  fmt::format("{} in the guest is a symbolic link; nothing is written through it", excerpt(more)));
-  }
-  if (word == "no-folder") {
-    return failed("guest-folder-missing", fmt::format("the folder of {} does not exist in the guest", path));
-  }
-  if (word == "no-write") {
-    return failed("guest-read-only", fmt::format("cannot write {} in the guest", path))
-        .fix("check owner, mode and file system of its folder in the guest");
-  }
-  if (word == "no-sum") {
-    return failed("transfer-unverified", fmt::format("{}: the guest's shasum gave no checksum but '{}'", path, excerpt(more)));
-  }
-  if (word == "differs") {
-    return failed("transfer-corrupt", fmt::format("{} arrived damaged: the guest read back SHA-256 {}", path, excerpt(more)))
-        .fix("try again; if it stays so, check the guest's disk");
-  }
-  if (word == "former-differs" || word == "former-missing") {
-    return Error(ErrorKind::incomplete, "former-file-missing",
-                 fmt::format("the former {} cannot be put back: {}", path,
-                             word == "former-missing" ? "it is no longer there" : "what was kept is another file"))
-        .note("kept as " + Transfer::before_name(path));
-  }
-  return failed("guest-unreadable", fmt::format("{}: the guest answered '{}'", path, excerpt(line)));
-}
-
 std::vector<std::string> with_own_folders(std::vector<std::string> arguments, const std::string& path) {
   const auto own = own_folders_above(path);
   arguments.insert(arguments.end(), own.begin(), own.end());
   return arguments;
 }
 
-/// A minute, and as much again as the guest's checksum tool may take.
-sys::Deadline time_for(std::uint64_t size) { return sys::Deadline::in(60s + std::chrono::seconds(size / 20'000'000)); }
-
 void put(Session& session, Source& source, const std::string& path, const FileState& want, const Progress& progress) {
   require_plain_path(path);
   const auto what = "write " + path;
   const auto command = script_command(
-      put_script, with_own_folders({path, Transfer::part_name(path), Transfer::before_name(path), want.sha256,
+      put_script, with_own_folders({path, Transfer::part_name(path), beside(path, "before"), want.sha256,
                                     fmt::format("{:o}", want.mode), std::to_string(want.size)},
                                    path));
   const auto channel = session.open_exec(command, sys::Deadline::in(30s));
@@ -291,7 +251,7 @@ void Transfer::take_back(const std::string& path, const std::optional<FileState>
   const auto size = before ? before->size : 0;
   const auto answer =
       run_script(session_, "put back " + path, take_back_script,
-                 with_own_folders({path, part_name(path), before_name(path), before ? before->sha256 : "-",
+                 with_own_folders({path, part_name(path), beside(path, "before"), before ? before->sha256 : "-",
                                    fmt::format("{:o}", before ? before->mode : 0)},
                                   path),
                  time_for(size));
@@ -301,7 +261,7 @@ void Transfer::take_back(const std::string& path, const std::optional<FileState>
 void Transfer::tidy(const std::string& path) {
   require_plain_path(path);
   const auto answer = run_script(session_, "tidy up beside " + path, tidy_script,
-                                 with_own_folders({path, part_name(path), before_name(path)}, path), time_for(1u << 30));
+                                 with_own_folders({path, part_name(path), beside(path, "before")}, path), time_for(1u << 30));
   if (answer.body != "done\n") { throw refusal(path, answer, 0); }
 }
 
@@ -321,21 +281,9 @@ std::optional<std::string> Transfer::read(const std::string& path, std::size_t c
       .note("the guest said: " + excerpt(answer.err));
 }
 
-namespace {
-std::string beside(const std::string& path, std::string_view mark) {
-  const auto slash = path.rfind('/') + 1;
-  auto name = path.substr(slash);
-  if (name.size() > longest_name) {
-    // Cut between characters, since the guest's file system takes valid UTF-8 only.
-    std::size_t length = longest_name - 40;
-    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) { --length; }
-    name = name.substr(0, length) + "-" + sys::sha256(name).substr(0, 16);
-  }
-  return fmt::format("{}.{}.lumelift-{}", path.substr(0, slash), name, mark);
-}
-}  // namespace
-
 std::string Transfer::part_name(const std::string& path) { return beside(path, "part"); }
-std::string Transfer::before_name(const std::string& path) { return beside(path, "before"); }
+std::string Transfer::before_name(const std::string& path, std::string_view sha256) {
+  return fmt::format("{}-{}", beside(path, "before"), sha256.substr(0, 12));
+}
 
 }  // namespace lumelift

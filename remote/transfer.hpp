@@ -20,6 +20,13 @@ struct FileState {
   bool operator==(const FileState&) const = default;
 };
 
+/// A small file in memory that is to be new in a guest.
+struct NewFile {
+  std::string path;     ///< absolute, in the guest
+  std::string content;
+  FileState want;       ///< what must stand there in the end
+};
+
 /// Bytes sent so far of `total`, about ten times a second at most and once at the end.
 using Progress = std::function<void(std::uint64_t sent, std::uint64_t total)>;
 
@@ -38,6 +45,9 @@ class Transfer {
   void put_file(const sys::fs::path& source, const std::string& path, const FileState& want, const Progress& progress = {});
   /// The same for bytes in memory.
   void put_bytes(std::string_view content, const std::string& path, const FileState& want);
+  /// Several files that do not exist yet, in one command: none gets its final name before all of them are verified. Throws
+  /// also "world-moved" where a file has appeared meanwhile.
+  void put_new(const std::vector<NewFile>& files);
   /// Puts the former file back from before_name(), or removes `path` when there was none. `before` is what must stand there
   /// in the end.
   void take_back(const std::string& path, const std::optional<FileState>& before);
@@ -47,9 +57,10 @@ class Transfer {
   /// Reads a guest file of at most `cap` bytes. Nothing when it does not exist.
   [[nodiscard]] std::optional<std::string> read(const std::string& path, std::size_t cap);
 
-  /// "/d/.x.lumelift-part" and "/d/.x.lumelift-before" for "/d/x": fixed, so that a later run finds what a crash left.
+  /// "/d/.x.lumelift-part" and "/d/.x.lumelift-before-0123456789ab" for "/d/x": fixed, so that a later run finds what a crash
+  /// left. The second carries the former file's SHA-256, so that several replacements are taken back one by one.
   [[nodiscard]] static std::string part_name(const std::string& path);
-  [[nodiscard]] static std::string before_name(const std::string& path);
+  [[nodiscard]] static std::string before_name(const std::string& path, std::string_view sha256);
 
  private:
   Session& session_;

@@ -108,11 +108,18 @@ TEST_CASE("R69: a replaced file gets another inode and comes back with its own")
   const auto old = inode(path);
   transfer.put_bytes("new", path, state("new", 0755));
   CHECK(inode(path) != old);
-  CHECK(inode(Transfer::before_name(path)) == old);
+  const auto kept = [&](const std::string& text) { return Transfer::before_name(path, sys::sha256(text)); };
+  CHECK(inode(kept("former")) == old);
   transfer.put_bytes("newer", path, state("newer"));
-  CHECK(content(Transfer::before_name(path)) == "former");
+  CHECK(content(kept("former")) == "former");
+  CHECK(content(kept("new")) == "new");
   transfer.tidy(path);
-  CHECK(content(Transfer::before_name(path)) == "former");
+  CHECK(content(kept("former")) == "former");
+  // Two replacements are taken back one after the other.
+  transfer.take_back(path, state("new", 0755));
+  transfer.tidy(path);
+  CHECK(content(path) == "new");
+  CHECK(mode_of(path) == 0755);
   transfer.take_back(path, state("former", 0640));
   transfer.tidy(path);
   CHECK(snapshot(lab.home()) == before);
@@ -128,7 +135,7 @@ TEST_CASE("every step of a put that stops half way is taken back without a trace
   auto session = lab.connect();
   Transfer transfer(session);
   const auto path = lab.home() + "/lib";
-  const auto part = Transfer::part_name(path), kept = Transfer::before_name(path);
+  const auto part = Transfer::part_name(path), kept = Transfer::before_name(path, sys::sha256("former"));
   for (const bool existed : {false, true}) {
     for (int stage = 0; stage < 4; ++stage) {
       INFO(stage);

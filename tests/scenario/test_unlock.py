@@ -131,6 +131,21 @@ def test_a_file_that_was_there_comes_back_with_bytes_and_mode(up):
     assert up.snapshot() == before
 
 
+def test_several_unlocks_are_taken_back_one_by_one(up, tmp_path):
+    """A file of the user's, replaced twice: the rollback goes back to his, not to the first replacement."""
+    home = guest_home(up, "ci-1")
+    (home / "models").mkdir()
+    (home / "models/m.gguf").write_bytes(b"the user's own\n")
+    before = up.snapshot()
+    for size in (10_000, 20_000):
+        file = workload(tmp_path / "w", model_size=size)
+        file.write_text(file.read_text().replace("from: ./model.gguf", "from: ./model.gguf\n    to: ~/models/m.gguf").replace("model.gguf]", "~/models/m.gguf]"))
+        done = run(up, "unlock", "ci-1", "--workload", file)
+        assert done.rc == 0, done
+    assert run(up, "rollback", "ci-1").rc == 0
+    assert up.snapshot() == before
+
+
 def test_two_vms_share_the_preference_and_the_last_one_restores_it(lab):
     """R111."""
     for name in ("a", "b"):
