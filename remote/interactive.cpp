@@ -97,11 +97,14 @@ class Dialogue {
   }
 
   void rest() {
+    // Whoever was kept from looking (a pager that reads no more, a stopped process) has not heard what the guest said.
+    if (since_rest_.elapsed() > 5s) { session_.expect_answer(); }
     const bool wants_input = input_open_ && pending_.empty();
     std::array<pollfd, 2> others{pollfd{wants_input ? with_.input : -1, POLLIN, 0}, pollfd{with_.wake, POLLIN, 0}};
     session_.sleep(doing, alive(), with_.every, others);
     input_ready_ = input_ready_ || others[0].revents != 0;
     woken_ = woken_ || others[1].revents != 0;
+    since_rest_ = sys::Stopwatch();
   }
 
   ChannelHandle& handle_;
@@ -110,7 +113,7 @@ class Dialogue {
   ExecOptions output_;
   std::string pending_;  ///< read, not sent
   bool input_open_ = false, input_ready_ = false, told_end_ = false, woken_ = false;
-  sys::Stopwatch since_wake_;
+  sys::Stopwatch since_wake_, since_rest_;
 };
 
 }  // namespace

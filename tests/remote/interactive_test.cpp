@@ -1,0 +1,107 @@
+#include "remote/interactive.hpp"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "host/sys/fd.hpp"
+#include "tests/remote/server.hpp"
+
+using namespace lumelift;
+using namespace lumelift::test;
+
+namespace {
+
+sys::Deadline soon() { return sys::Deadline::in(sys::Milliseconds{20'000}); }
+
+struct Heard {
+  std::string out, err;
+  Interaction with;
+  Heard() {
+    with.on_output = [this](std::string_view piece, bool is_err) { (is_err ? err : out) += piece; };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a command without input sees its end at once; streams and status are apart") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  Heard heard;
+  const ExecResult result = session.interact("cat; echo out; echo err >&2; exit 7", heard.with, soon());
+  CHECK(result.status == 7);
+  CHECK(heard.out == "out\n");
+  CHECK(heard.err == "err\n");
+}
+
+TEST_CASE("input follows as it comes, and its end") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  sys::Pipe pipe = sys::make_pipe();
+  Heard heard;
+  heard.with.input = pipe.read.get();
+  int written = 0;
+  heard.with.every = sys::Milliseconds{10};
+  heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
+    // The next line goes out only when the last one has come back.
+    if (std::count(heard.out.begin(), heard.out.end(), '\n') < written) { return std::nullopt; }
+    if (written == 3) {
+      pipe.write = sys::Fd();
+    } else if (pipe.write.get() >= 0 && ::write(pipe.write.get(), "line\n", 5) == 5) {
+      ++written;
+    }
+    return std::nullopt;
+  };
+  CHECK(session.interact("cat", heard.with, soon()).status == 0);
+  CHECK(heard.out == "line\nline\nline\n");
+}
+
+TEST_CASE("an exit status that comes after both streams have ended is not lost") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  Heard heard;
+  CHECK(session.interact("echo said; exec >&- 2>&-; sleep 0.3; exit 9", heard.with, soon()).status == 9);
+  CHECK(heard.out == "said\n");
+}
+
+TEST_CASE("a terminal with the size that is asked for, and the size that it gets later") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  Heard heard;
+  heard.with.terminal = TerminalRequest{"xterm", {91, 33}};
+  heard.with.every = sys::Milliseconds{20};
+  heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
+    return heard.out.find("33 91") == heard.out.npos ? std::nullopt : std::optional(sys::WindowSize{120, 40});
+  };
+  const ExecResult result = session.interact("stty size; n=0; while [ $n -lt 100 ]; do case $(stty size) in '40 120') echo grown; exit 0;; esac; n=$((n+1)); sleep 0.05; done; exit 1",
+                                             heard.with, soon());
+  CHECK(result.status == 0);
+  CHECK(heard.out.find("grown") != heard.out.npos);
+}
+
+TEST_CASE("short commands go over the same connection while a long one runs") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  Heard heard;
+  heard.with.every = sys::Milliseconds{20};
+  bool sent = false;
+  heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
+    if (!sent && heard.out.ends_with("\n")) {
+      sent = true;
+      CHECK(session.exec("kill -TERM " + heard.out, soon()).status == 0);
+    }
+    return std::nullopt;
+  };
+  const ExecResult result = session.interact("echo $$; exec sleep 30", heard.with, soon());
+  CHECK(result.signal == "TERM");
+}
+
+TEST_CASE("what the listener throws ends the command") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  Interaction with;
+  with.on_output = [](std::string_view, bool) { throw Error(ErrorKind::failed, "enough", "enough"); };
+  CHECK(error_id([&] { static_cast<void>(session.interact("while :; do echo y; done", with, soon())); }) == "enough");
+  CHECK(session.exec("echo alive", soon()).out == "alive\n");
+}
