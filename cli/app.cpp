@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -28,6 +29,7 @@ std::optional<std::string> environment(const char* name) {
 /// What is set for all commands.
 struct Global {
   bool json = false, verbose = false, quiet = false;
+  std::vector<std::string> command;  ///< what stands behind "--" of a command that runs something
   std::string color = "auto";
   LoginSources login;
 };
@@ -144,7 +146,15 @@ class Commands {
     add("trust", "Forget a VM's pinned SSH host key", trust, &run_trust).add_option("VM", trust->vm, "Name of the VM")->required();
 
     auto inspect = std::make_shared<InspectOptions>();
-    add("inspect", "Tell whether the library can be injected into a program", inspect, &run_inspect).add_option("FILE", inspect->files, "Programs, scripts, apps")->required();
+    CLI::App& inspect_command = add("inspect", "Tell whether the library can be injected into a program", inspect, &run_inspect);
+    inspect_command.add_option("FILE", inspect->files, "Programs, scripts, apps")->required();
+    inspect_command.add_option("--vm", inspect->target.vm, "The files are in the guest of this VM");
+    add_login(inspect_command, global_);
+    auto verify = std::make_shared<VerifyOptions>();
+    CLI::App& verify_command = add("verify", "Assert that a VM is unlocked as it was proven; for CI", verify, &run_verify);
+    add_target(verify_command, verify->target, global_, true);
+    verify_command.add_flag("--self-test", verify->self_test, "Show that the check refuses a stock process");
+    declare_programs();
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
     report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or a folder of them")->required();
@@ -152,8 +162,44 @@ class Commands {
     report_command.add_option("-o,--output", report->output, "Write to this file");
   }
 
+  /// Commands that run a program; what it is stands behind "--" and is cut off before the options are read.
+  void declare_programs() {
+    auto run = std::make_shared<RunOptions>();
+    CLI::App& run_command = add("run", "Run one program in the guest with the library in it: run VM -- CMD ARG...", run, &run_run);
+    add_target(run_command, run->target, global_, true);
+    run_command.add_option("--profile", run->profile, "Profile name or file")->capture_default_str();
+    auto* stock = run_command.add_flag("--stock", run->stock, "Without the library, and without any of its variables");
+    run_command.add_flag("--allow-stock", run->allow_stock, "Accept a program that did not get the library")->excludes(stock);
+    run_command.add_flag("--force", run->force, "Try a program that the library cannot be injected into");
+    run_command.add_flag("--inherit", run->inherit, "Children get the library too");
+    run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")->expected(1)->allow_extra_args(false);
+    run_command.add_option("--dir", run->folder, "Working directory in the guest");
+    run_command.preparse_callback([this, run](std::size_t) {
+      run->command = global_.command;
+      run->terminal_type = environment("TERM").value_or("");
+    });
+  }
+
   Global& global_;
 };
+
+/// Cuts what stands behind the first "--" off, for the commands that run it: its bytes are not ours to interpret.
+std::vector<std::string> cut_command(const CLI::App& app, int& argc, char** argv) {
+  const auto names = app.get_subcommands([](const CLI::App*) { return true; });
+  bool wanted = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--" && wanted) {
+      std::vector<std::string> command(argv + i + 1, argv + argc);
+      argc = i;
+      return command;
+    }
+    if (wanted || word.starts_with("-")) { continue; }
+    wanted = word == "run" || word == "explain";
+    if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) { break; }
+  }
+  return {};
+}
 
 Console::Options console_options(const Global& global) {
   Console::Options options;
@@ -182,6 +228,7 @@ Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc,
 int run(int argc, char** argv) {
   Global global;
   Commands commands(global);
+  global.command = cut_command(commands.app, argc, argv);
   try {
     commands.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

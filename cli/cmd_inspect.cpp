@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.hpp"
-#include "cli/verdict.hpp"
+#include "cli/guest_verdict.hpp"
+#include "cli/operation.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 
@@ -15,6 +16,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr std::size_t largest_library = 64u << 20;
+constexpr sys::Milliseconds guest_answer{15'000};
 
 struct Inspected {
   std::string name;  ///< as the user wrote it
@@ -218,11 +220,24 @@ int status_of(const std::vector<Inspected>& files) {
 }  // namespace
 
 int run_inspect(Context& context, const InspectOptions& options) {
-  const InjectionTerms terms = terms_for(context);
-  const FileView view = host_files();
+  InjectionTerms terms = terms_for(context);
+  std::unique_ptr<Operation> operation;
+  FileView view = host_files();
+  std::string home;
+  if (!options.target.vm.empty()) {
+    operation = std::make_unique<Operation>(context, options.target, "inspect", Operation::Touch::nothing);
+    const GuestFacts facts = operation->link->guest().facts(sys::Deadline::in(guest_answer));
+    terms = guest_terms(facts, terms.library_slices);
+    view = guest_files(*operation->link);
+    home = facts.home;
+  }
   std::vector<Inspected> files;
   for (const std::string& name : options.files) {
-    Inspected file{name, examine({fs::absolute(name).lexically_normal().string()}, view), {}};
+    const bool looked_up = operation && name.find('/') == name.npos;
+    const std::string path = !operation    ? fs::absolute(name).lexically_normal().string()
+                             : looked_up ? program_path({name}, view)
+                                           : guest_path(name, home);
+    Inspected file{name, examine({path}, view), {}};
     file.verdict = injection_verdict(file.program, terms);
     files.push_back(std::move(file));
   }
@@ -234,7 +249,7 @@ int run_inspect(Context& context, const InspectOptions& options) {
   for (const Cpu cpu : terms.library_slices) {
     slices.push_back(shown(cpu));
   }
-  Json all = {{"library_slices", slices}, {"files", Json::array()}};
+  Json all = {{"vm", operation ? Json(operation->found.name) : Json(nullptr)}, {"library_slices", slices}, {"files", Json::array()}};
   for (const Inspected& file : files) {
     all["files"].push_back(json_of(file));
   }

@@ -42,6 +42,7 @@ struct TargetOptions {
 /// One function per subcommand; each returns the exit status of the process and throws Error for failures.
 
 struct InspectOptions {
+  TargetOptions target;              ///< vm: the files are in its guest; empty: on this Mac
   std::vector<std::string> files;
 };
 [[nodiscard]] int run_inspect(Context& context, const InspectOptions& options);
@@ -117,5 +118,25 @@ struct TrustOptions {
   std::string vm;
 };
 [[nodiscard]] int run_trust(Context& context, const TrustOptions& options);
+
+struct RunOptions {
+  TargetOptions target;
+  std::string profile = "tested";
+  bool stock = false;                      ///< without the library, and proven scrubbed
+  bool allow_stock = false;                ///< a process that did not get the library is fine
+  bool force = false;                      ///< in spite of the verdict
+  bool inherit = false;                    ///< children get the library too
+  std::vector<std::string> variables;      ///< "NAME=VALUE"
+  std::string folder;                      ///< working directory in the guest; empty: home
+  std::string terminal_type;               ///< TERM of the caller; empty: no terminal is asked for
+  std::vector<std::string> command;
+};
+[[nodiscard]] int run_run(Context& context, const RunOptions& options);
+
+struct VerifyOptions {
+  TargetOptions target;
+  bool self_test = false;                  ///< show that the process check refuses a stock process
+};
+[[nodiscard]] int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace lumelift

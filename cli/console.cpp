@@ -1,8 +1,10 @@
 #include "cli/console.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -81,6 +83,22 @@ void Console::result(std::string_view text) {
 void Console::result_json(std::string_view object) {
   end_progress();
   write_all(STDOUT_FILENO, std::string(object) + "\n");
+}
+
+void Console::pass(std::string_view bytes, Stream stream) {
+  end_progress();
+  const int fd = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      pollfd room{fd, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else {
+      throw Error(ErrorKind::failed, "output-closed", fmt::format("nobody reads standard {} any more", stream == Stream::out ? "output" : "error"));
+    }
+  }
 }
 
 void Console::line(std::string_view text) {

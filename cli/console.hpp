@@ -38,6 +38,10 @@ class Console {
   /// The result object on stdout under json(): one line of JSON text, already rendered.
   void result_json(std::string_view object);
 
+  /// Bytes of a program that runs for the user, as they are. Throws Error "output-closed" when nobody reads them any more.
+  enum class Stream { out, err };
+  void pass(std::string_view bytes, Stream stream);
+
   /// One line of progress on stderr: "  copy      liblumelift-metal.dylib  34 kB". `verb` is padded to the column.
   void step(std::string_view verb, std::string_view text);
   /// A plain line on stderr (not under --quiet).

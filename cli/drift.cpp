@@ -47,6 +47,7 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   const Expected want = expected(journal, link.vm());
   std::vector<std::string> paths;
   for (const auto& [path, state] : want.files) { paths.push_back(path); }
+  drift.files = paths.size();
   const auto seen = paths.empty() ? std::vector<PathSeen>{} : guest.look(paths, Deadline::in(look_limit));
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (seen[i].file == want.files.at(paths[i])) { continue; }
@@ -54,7 +55,7 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   }
   for (const auto& [label, step] : want.agents) {
     const AgentSeen now = guest.agent(step.domain, label);
-    drift.agents.push_back({label, step.domain, now.pid.has_value(), now.pid});
+    drift.agents.push_back({label, step.domain, step.after == AgentState::loaded, now.pid.has_value(), now.pid});
     if (step.after == AgentState::loaded && !now.pid) {
       drift.differences.push_back(fmt::format("{} {}", label, now.loaded ? "is loaded but does not run" : "is not loaded"));
     }

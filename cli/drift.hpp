@@ -14,12 +14,14 @@ namespace lumelift {
 struct Drift {
   struct Agent {
     std::string label, domain;
+    bool expected = false;                ///< it is to be loaded
     bool running = false;
     std::optional<int> pid;
   };
   GuestFacts facts;
   bool stale = false;                     ///< booted before the preference got its value
   std::vector<Agent> agents;
+  std::size_t files = 0;                  ///< how many were compared
   std::vector<std::string> differences;   ///< one line each; empty when all is as recorded
 };
 

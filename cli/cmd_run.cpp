@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/guest_run.hpp"
+#include "cli/guest_verdict.hpp"
+#include "cli/operation.hpp"
+#include "host/sys/file.hpp"
+
+namespace lumelift {
+namespace {
+
+using nlohmann::json;
+using sys::Deadline;
+using sys::Milliseconds;
+
+constexpr Milliseconds answer{15'000}, look_limit{60'000};
+constexpr Milliseconds receipt_late{20'000};   // a first start can be held up by the system's own check of the file
+constexpr std::size_t receipt_cap = 64u << 10, kit_cap = 64u << 20;
+constexpr int env_not_executable = 126, env_not_found = 127;
+
+/// The library's own word on the process that we started.
+class Receipt {
+ public:
+  Receipt(Guest& guest, Transfer& transfer, std::string path) : guest_(guest), transfer_(transfer), path_(std::move(path)) {}
+
+  void look(std::optional<int> pid) {
+    const json seen = json::parse(transfer_.read(path_, receipt_cap).value_or(""), nullptr, false);
+    if (!seen.is_object() || (pid && seen.value("pid", json()) != *pid)) { return; }
+    text_ = seen.dump(-1, ' ', false, json::error_handler_t::replace);
+    outcome_ = word(seen, "outcome");
+    reason_ = word(seen, "reason");
+  }
+
+  /// True when a process should have had the library by now and has not.
+  [[nodiscard]] bool overdue(int pid) {
+    if (outcome_.empty()) { look(pid); }
+    return outcome_.empty() && since_.elapsed() > receipt_late;
+  }
+
+  void discard() { guest_.remove_file(path_); }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::string& outcome() const { return outcome_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  [[nodiscard]] bool proven() const { return outcome_ == "active" || outcome_ == "armed"; }
+
+ private:
+  static std::string word(const json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+  }
+  Guest& guest_;
+  Transfer& transfer_;
+  std::string path_, text_, outcome_, reason_;
+  sys::Stopwatch since_;
+};
+
+std::vector<std::pair<std::string, std::string>> own_variables(const std::vector<std::string>& given) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& word : given) {
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const bool plain = !name.empty() && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
+    if (equals == word.npos || !plain || (name[0] >= '0' && name[0] <= '9')) {
+      throw Error(ErrorKind::usage, "variable-invalid", fmt::format("'{}' is no NAME=VALUE", word)).fix("example: --env GGML_METAL_NO_RESIDENCY=1");
+    }
+    if (name.starts_with("DYLD_") || name.starts_with("LUMELIFT_") || name.starts_with("LUME_METAL_")) {
+      throw Error(ErrorKind::usage, "variable-reserved", fmt::format("{} is set by lumelift itself, or kept out of the program", name));
+    }
+    out.emplace_back(name, word.substr(equals + 1));
+  }
+  return out;
+}
+
+/// One run in a guest that answers, from the verdict to the exit status.
+class Run {
+ public:
+  Run(Context& context, const RunOptions& options, Operation& operation) : context_(context), options_(options), operation_(operation) {}
+
+  int stock() {
+    facts_ = operation_.link->guest().facts(Deadline::in(answer));
+    launch_ = launch(program_path(options_.command, guest_files(*operation_.link)));
+    return report(attached({}), nullptr);
+  }
+
+  int injected(const GuestGoal& goal, const GuestFacts& facts, const Profile& profile, const std::vector<Source>& kit) {
+    facts_ = facts;
+    const FileView files = guest_files(*operation_.link);
+    launch_ = launch(program_path(options_.command, files));
+    judge(files, kit);
+    Receipt receipt(operation_.link->guest(), operation_.link->transfer(),
+                    guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
+    auto variables = profile_environment(profile);
+    variables.insert(variables.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
+    variables.emplace_back("LUMELIFT_RECEIPT", receipt.path());
+    if (!options_.inherit) { variables.emplace_back("LUMELIFT_INHERIT", "0"); }
+    launch_.environment.insert(launch_.environment.begin(), variables.begin(), variables.end());
+    const RunEnding ending = attached([&](int pid) { return receipt.overdue(pid) && !options_.allow_stock; });
+    if (ending.lost) { return report(ending, &receipt); }
+    receipt.look(ending.pid);
+    receipt.discard();
+    require_library(ending, receipt);
+    return report(ending, &receipt);
+  }
+
+ private:
+  Launch launch(const std::string& program) const {
+    Launch out;
+    out.command = options_.command;
+    out.command.front() = program.starts_with("~/") ? guest_path(program, facts_.home) : program;
+    out.environment = own_variables(options_.variables);
+    out.folder = options_.folder.empty() ? std::string() : guest_path(options_.folder, facts_.home);
+    return out;
+  }
+
+  void judge(const FileView& files, const std::vector<Source>& kit) {
+    auto argv = launch_.command;
+    if (argv.front().find('/') != std::string::npos) { argv.front() = guest_path(argv.front(), facts_.home, launch_.folder); }
+    InjectionTerms terms = guest_terms(facts_, slices_of(sys::read_file(kit.front().file, kit_cap)));
+    terms.inherit = options_.inherit;
+    const InjectionVerdict verdict = injection_verdict(examine(argv, files), terms);
+    for (const auto& note : verdict.notes) { context_.console.detail(note); }
+    // What could not be read may still work: the receipt will tell.
+    if (verdict.acceptable()) { return; }
+    const std::string text = fmt::format("{}: {}: {}", cleaned(argv.front()), name_of(verdict.outcome), verdict.reason);
+    if (options_.force || options_.allow_stock || verdict.outcome == InjectionOutcome::unreadable) { return context_.console.warn(text); }
+    throw Error(ErrorKind::usage, "run-not-injectable", text)
+        .fix((verdict.remedy.empty() ? "" : verdict.remedy + "; ") + "--force tries it all the same, --stock runs it without the library");
+  }
+
+  RunEnding attached(std::function<bool(int)> watch) {
+    RunStreams streams;
+    streams.output = context_.console.json() ? RunStreams::Output::keep : RunStreams::Output::pass;
+    streams.terminal_type = options_.terminal_type;
+    streams.watch = std::move(watch);
+    return run_attached(context_.console, operation_.link->session(), launch_, streams);
+  }
+
+  void require_library(const RunEnding& ending, const Receipt& receipt) {
+    if (receipt.proven()) { return; }
+    const auto status = ending.result.status;
+    // env's own word that nothing was started.
+    if (receipt.outcome().empty() && (status == env_not_found || status == env_not_executable)) { return; }
+    const bool stock = !receipt.outcome().empty();
+    const std::string message =
+        stock ? fmt::format("the library left {} stock: {}", cleaned(launch_.command.front()), cleaned(receipt.reason()))
+              : fmt::format("{} ran without the library: it wrote no receipt", cleaned(launch_.command.front()));
+    if (options_.allow_stock) { return context_.console.warn(message); }
+    Error error(ErrorKind::unproven, stock ? "run-stock" : "run-not-injected", message);
+    error.note("the program ended with " + ending.result.ending());
+    if (stock) { error.note(cleaned(receipt.text(), 600)); }
+    if (!ending.result.err.empty()) { error.note("it said: " + cleaned(ending.result.err, 600)); }
+    throw error.fix(fmt::format("see: lumelift inspect --vm {} {}; --allow-stock accepts it", operation_.found.name, cleaned(launch_.command.front())));
+  }
+
+  int report(const RunEnding& ending, const Receipt* receipt) {
+    Console& console = context_.console;
+    if (ending.lost) {
+      console.warn(ending.lost_reason.empty() ? "the connection ended before the program did" : ending.lost_reason);
+    } else if (!ending.result.signal.empty()) {
+      console.say(fmt::format("the program ended by signal {}", cleaned(ending.result.signal, 40)));
+    }
+    if (receipt != nullptr && !receipt->outcome().empty()) { console.detail("library " + receipt->outcome()); }
+    if (!console.json()) { return ending.status(); }
+    const auto parsed = receipt == nullptr ? json() : json::parse(receipt->text(), nullptr, false);
+    console.result_json(json({{"schema", 1}, {"vm", operation_.found.name}, {"command", launch_.command}, {"stock", options_.stock},
+                              {"status", ending.result.status ? json(*ending.result.status) : json()},
+                              {"signal", ending.result.signal.empty() ? json() : json(ending.result.signal)},
+                              {"exit", ending.status()}, {"pid", ending.pid ? json(*ending.pid) : json()},
+                              {"stdout", ending.result.out}, {"stderr", ending.result.err},
+                              {"receipt", parsed.is_object() ? parsed : json()}})
+                            .dump(-1, ' ', false, json::error_handler_t::replace));
+    return ending.status();
+  }
+
+  Context& context_;
+  const RunOptions& options_;
+  Operation& operation_;
+  GuestFacts facts_;
+  Launch launch_;
+};
+
+/// What has to be in the guest for a run, and what of it is missing.
+struct Needs {
+  GuestFacts facts;
+  GuestGoal goal;
+  Plan plan;
+};
+
+Needs look(Operation& operation, const Profile& profile, const std::vector<Source>& kit) {
+  operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
+  Guest& guest = operation.link->guest();
+  Needs needs;
+  needs.facts = guest.facts(Deadline::in(answer));
+  needs.goal = guest_goal(profile, std::nullopt, kit, {}, needs.facts, {});
+  needs.plan = plan_guest(operation.found.name, needs.goal, guest.look(needs.goal.paths(), Deadline::in(look_limit)), std::nullopt, needs.facts);
+  return needs;
+}
+
+bool unlocked_cleanly(const Operation& operation) {
+  const auto runs = operation.journal->live_runs(operation.found.name);
+  return !runs.empty() && std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; });
+}
+
+/// Library and probe go in for this run and out again, as with `probe`.
+int run_with_guest_files(Context& context, const RunOptions& options, const Profile& profile, const std::vector<Source>& kit) {
+  Operation operation(context, options.target, "run", Operation::Touch::world);
+  operation.finish_former();
+  const Needs needs = look(operation, profile, kit);
+  std::optional<RunId> run;
+  int status = 0;
+  try {
+    if (!needs.plan.steps.empty()) {
+      run = operation.journal->begin(operation.found.name, "run");
+      operation.engine->apply(*run, needs.plan);
+    }
+    status = Run(context, options, operation).injected(needs.goal, needs.facts, profile, kit);
+  } catch (Error& error) {
+    if (run) { operation.take_back(*run, error); }
+    throw;
+  } catch (const sys::Interrupted&) {
+    if (run) { return operation.take_back_interrupted(*run); }
+    throw;
+  }
+  if (run && !operation.undo({operation.record(*run)}, Restart::never).complete()) { return exit_status(ErrorKind::incomplete); }
+  return status;
+}
+
+}  // namespace
+
+int run_run(Context& context, const RunOptions& options) {
+  if (options.command.empty()) {
+    throw Error(ErrorKind::usage, "command-missing", "no command is named").fix("example: lumelift run VM -- ./llama-cli -m model.gguf");
+  }
+  static_cast<void>(own_variables(options.variables));
+  if (options.stock) {
+    Operation operation(context, options.target, "run", Operation::Touch::nothing);
+    operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
+    return Run(context, options, operation).stock();
+  }
+  const Profile profile = load_profile(options.profile, context.templates);
+  const auto kit = load_kit(context.libexec);
+  {
+    // An unlocked VM has what is needed: nothing is changed, no lock is taken, and many can run at once.
+    Operation operation(context, options.target, "run", Operation::Touch::nothing);
+    if (unlocked_cleanly(operation)) {
+      const Needs needs = look(operation, profile, kit);
+      if (needs.plan.steps.empty()) { return Run(context, options, operation).injected(needs.goal, needs.facts, profile, kit); }
+    }
+  }
+  return run_with_guest_files(context, options, profile, kit);
+}
+
+}  // namespace lumelift
