@@ -157,6 +157,7 @@ class Child {
 
   int reap() {
     int status = 0;
+    note_child_group(0);
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
     pid_ = -1;
     return status;
@@ -180,6 +181,7 @@ class Child {
       pid_ = -1;
       cannot_start(command_, error);
     }
+    note_child_group(pid_);
     out_ = std::move(out.read);
     err_ = std::move(err.read);
     in_ = std::move(in.write);

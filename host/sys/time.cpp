@@ -22,6 +22,7 @@ std::atomic<int> pending{0};
 std::atomic<int> shields{0};
 std::atomic<int> wake_read{-1};
 std::atomic<int> wake_write{-1};
+std::atomic<int> child_group{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void lumelift_on_signal(int signal) {
@@ -31,6 +32,7 @@ extern "C" void lumelift_on_signal(int signal) {
     [[maybe_unused]] const auto ignored = ::write(wake_write.load(), "!", 1);
   } else if (signal != SIGHUP) {
     // A closing terminal sends SIGHUP more than once (kernel and shell): no sign of impatience, so the undo goes on.
+    if (const int group = child_group.load(); group > 0) ::kill(-group, SIGKILL);
     ::_exit(130);
   }
   errno = saved_errno;
@@ -80,6 +82,8 @@ void check_interrupt() {
   const int signal = pending.load();
   if (signal != 0 && shields.load() == 0) throw Interrupted{signal};
 }
+
+void note_child_group(int group) noexcept { child_group = group; }
 
 int interrupt_fd() noexcept { return shields.load() == 0 ? wake_read.load() : -1; }
 

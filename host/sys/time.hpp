@@ -46,6 +46,8 @@ void arm_signals();
 [[nodiscard]] int pending_signal() noexcept;
 /// Throws Interrupted when a signal is pending and no Shield is alive.
 void check_interrupt();
+/// The process group of the child that runs now, 0 for none: a second signal ends it together with us.
+void note_child_group(int group) noexcept;
 /// A descriptor that turns readable when a signal arrives, for poll(); -1 before arm_signals() or under a Shield.
 [[nodiscard]] int interrupt_fd() noexcept;
 
