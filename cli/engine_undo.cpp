@@ -145,7 +145,15 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
     records.insert(records.begin(), record);
     steps.insert(steps.begin(), step_from_json(record.body));
   }
-  journal_.set_run(run.id, RunState::undoing);
+  // Undoing goes by looking, so a journal that takes no more words is no reason to leave the world changed.
+  const auto note = [&](RunState state) {
+    try {
+      journal_.set_run(run.id, state);
+    } catch (const Error& error) {
+      report.failed.push_back("the record of it: " + error.message());
+    }
+  };
+  note(RunState::undoing);
   for (std::size_t at = 0; at < steps.size();) {
     std::size_t end = at + 1;
     while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) { ++end; }
@@ -155,7 +163,7 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
   }
   const auto after = journal_.steps(run.id);
   const bool left = std::any_of(after.begin(), after.end(), pending);
-  journal_.set_run(run.id, left ? RunState::partial : RunState::undone);
+  note(left ? RunState::partial : RunState::undone);
 }
 
 void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
