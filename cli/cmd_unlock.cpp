@@ -54,6 +54,7 @@ class Unlock {
     if (options_.dry_run) { return show_plan(host_plan); }
     try {
       carry_out(host_plan);
+      commit();
     } catch (Error& error) {
       if (run_) { operation_.take_back(*run_, error); }
       throw;
@@ -61,7 +62,7 @@ class Unlock {
       if (run_) { return operation_.take_back_interrupted(*run_); }
       throw;
     }
-    finish();
+    show_report();
     return 0;
   }
 
@@ -190,7 +191,8 @@ class Unlock {
     }
   }
 
-  void finish() {
+  /// From here on the run stands: a signal or a failure before its end takes everything back.
+  void commit() {
     take_standing();
     report_.files = goal_.files;
     report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
@@ -199,6 +201,9 @@ class Unlock {
     report_.vm_time = operation_.engine->vm_time();
     report_.connections = operation_.link->connections();
     if (run_) { operation_.journal->set_run(*run_, RunState::committed, report_.json()); }
+  }
+
+  void show_report() {
     for (const auto& warning : report_.warnings) { console().warn(warning); }
     if (console().json()) {
       console().result_json(report_.json());
