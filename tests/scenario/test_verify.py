@@ -41,7 +41,7 @@ def break_mode(lab):
 
 def break_library(lab):
     (guest_home(lab, "ci-1") / ".local/share/lumelift/liblumelift-metal.dylib").unlink()
-    return ["answers", "file"]
+    return ["agent-library", "answers", "file"]
 
 
 def break_preference(lab):
@@ -78,7 +78,7 @@ def break_receipt(lab):
 
 def break_mapping(lab):
     """The receipt says yes, the process's own mappings do not."""
-    lab.fault("lsof", stdout="p1\nftxt\nn/bin/other\n")
+    lab.fault("lsof", exit=0, stdout="p1\nftxt\nn/bin/other\n")
     return ["agent-library"]
 
 
