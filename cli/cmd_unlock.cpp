@@ -160,6 +160,8 @@ class Unlock {
 
   void prove() {
     Guest& guest = operation_.link->guest();
+    std::optional<AgentGlimpse> glimpse;
+    if (goal_.agent) { glimpse = glimpse_of(guest, *goal_.agent); }
     report_.probes = run_probes(guest, goal_, input_.profile);
     const auto missing = shortfalls(*report_.probes, input_.profile);
     if (!missing.empty()) {
@@ -169,7 +171,7 @@ class Unlock {
     }
     console().step("probe", report_.probe_line());
     if (!goal_.agent) { return; }
-    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, Deadline::in(agent_limit));
+    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, *glimpse, Deadline::in(agent_limit));
     report_.agent = goal_.agent;
     console().step("agent", report_.agent_line());
     if (!report_.proof->active) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "host/sys/file.hpp"
+
 namespace lumelift {
 namespace {
 
@@ -14,6 +16,8 @@ using sys::Stopwatch;
 constexpr Milliseconds tool{10'000};        // one launchctl action and its settling
 constexpr Milliseconds hard_stop{30'000};   // lume's own limit is 12 s
 constexpr Milliseconds reach{20'000};
+constexpr std::size_t most_together = 64;             // steps in one command
+constexpr std::uint64_t bytes_together = 2u << 20;    // of files sent in one command, held in memory
 
 std::string seconds(Milliseconds span) { return fmt::format("{:.1f} s", static_cast<double>(span.count()) / 1000); }
 
@@ -222,6 +226,40 @@ void Engine::apply_preference(RunId run, SetPreference step) {
                                     look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)), link_.vm()));
 }
 
+/// Where the steps end that one command in the guest can do together with the one at `at`: folders, or small new files.
+std::size_t Engine::together(const std::vector<Step>& steps, const std::vector<Look>& looks, std::size_t at) const {
+  std::uint64_t bytes = 0;
+  std::size_t end = at;
+  for (; end < steps.size() && end - at < most_together; ++end) {
+    if (steps[end].index() != steps[at].index() || looks[end].seen != Seen::before) { break; }
+    if (const auto* file = std::get_if<PutFile>(&steps[end])) {
+      bytes += file->after.size;
+      if (file->before || bytes > bytes_together) { break; }
+    }
+  }
+  return std::max(end, at + 1);
+}
+
+void Engine::set_new(const std::vector<Step>& steps) {
+  std::vector<Guest::NewFolder> folders;
+  std::vector<NewFile> files;
+  for (const auto& step : steps) {
+    if (const auto* folder = std::get_if<MakeFolder>(&step)) {
+      folders.push_back({folder->path, folder->mode});
+    } else {
+      const auto& file = std::get<PutFile>(step);
+      files.push_back({file.path, file.source.empty() ? file.content : sys::read_file(file.source, bytes_together), file.after});
+    }
+  }
+  if (!folders.empty()) { link_.guest().make_folders(folders); }
+  if (files.empty()) { return; }
+  link_.transfer().put_new(files);
+  for (const auto& step : steps) {
+    const auto& file = std::get<PutFile>(step);
+    if (!file.source.empty()) { console_.step("copy", fmt::format("{}  {}", name_of(file.path), shown_bytes(file.after.size))); }
+  }
+}
+
 void Engine::apply(RunId run, const Plan& plan) {
   for (std::size_t at = 0; at < plan.steps.size();) {
     sys::check_interrupt();
@@ -233,18 +271,31 @@ void Engine::apply(RunId run, const Plan& plan) {
     std::size_t end = at + 1;
     while (is_file_step(plan.steps[at]) && end < plan.steps.size() && is_file_step(plan.steps[end])) { ++end; }
     const std::vector<Step> group(plan.steps.begin() + static_cast<std::ptrdiff_t>(at), plan.steps.begin() + static_cast<std::ptrdiff_t>(end));
-    const auto looks = observe_group(group);
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      sys::check_interrupt();
-      if (looks[i].seen == Seen::other) {
-        throw Error(ErrorKind::failed, "world-moved", fmt::format("before this step, the world was neither as planned nor as wanted: {}", described(group[i])))
-            .note("found: " + looks[i].actual)
-            .fix("somebody else is changing it; try again");
-      }
-      const int position = journal_.intend(run, to_json(group[i]));
-      if (looks[i].seen == Seen::before) { set(group[i], Side::after); }
-      journal_.mark(run, position, StepState::done);
+    apply_group(run, group, observe_group(group));
+    at = end;
+  }
+}
+
+void Engine::apply_group(RunId run, const std::vector<Step>& group, const std::vector<Look>& looks) {
+  for (std::size_t at = 0; at < group.size();) {
+    sys::check_interrupt();
+    if (looks[at].seen == Seen::other) {
+      throw Error(ErrorKind::failed, "world-moved", fmt::format("before this step, the world was neither as planned nor as wanted: {}", described(group[at])))
+          .note("found: " + looks[at].actual)
+          .fix("somebody else is changing it; try again");
     }
+    const std::size_t end = is_file_step(group[at]) ? together(group, looks, at) : at + 1;
+    const std::vector<Step> steps(group.begin() + static_cast<std::ptrdiff_t>(at), group.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<std::string> bodies;
+    for (const auto& step : steps) { bodies.push_back(to_json(step)); }
+    // All of them are intended before the first has an effect: after a crash, looking tells which of them happened.
+    const int first = journal_.intend(run, bodies);
+    if (steps.size() > 1) {
+      set_new(steps);
+    } else if (looks[at].seen == Seen::before) {
+      set(steps.front(), Side::after);
+    }
+    journal_.mark(run, first, static_cast<int>(steps.size()), StepState::done);
     at = end;
   }
 }

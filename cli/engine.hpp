@@ -37,7 +37,8 @@ class Engine {
   Engine(Journal& journal, const Host& host, const Lume& lume, GuestLink& link, Console& console, Patience patience);
 
   /// Applies the plan's steps in order. Refuses a step when the world shows neither its `before` nor its `after`
-  /// ("world-moved"). Each step is in effect, seen and recorded when the next begins.
+  /// ("world-moved"). Each step is in effect, seen and recorded when the next begins; new folders, and small new files, are
+  /// done several at a time.
   void apply(RunId run, const Plan& plan);
 
   /// Undoes the given runs, newest first, by looking. Steps of power that a stock VM no longer needs are let be.
@@ -76,6 +77,9 @@ class Engine {
   void stop_vm(const std::string& storage);
   void start_vm(const StartOptions& options);
   void await_guest();
+  [[nodiscard]] std::size_t together(const std::vector<Step>& steps, const std::vector<Look>& looks, std::size_t at) const;
+  void set_new(const std::vector<Step>& steps);
+  void apply_group(RunId run, const std::vector<Step>& group, const std::vector<Look>& looks);
   void apply_preference(RunId run, SetPreference step);
   void undo_run(const RunRecord& run, UndoReport& report);
   void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);

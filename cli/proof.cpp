@@ -122,11 +122,22 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   return out;
 }
 
-AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const Deadline& deadline) {
+AgentGlimpse glimpse_of(Guest& guest, const GuestGoal::Agent& agent) {
+  AgentGlimpse out;
+  out.seen = guest.agent(agent.domain, agent.label);
+  out.since = {};  // not earlier than the answer
+  return out;
+}
+
+AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before, const Deadline& deadline) {
   const sys::Stopwatch watch;
   std::optional<sys::Stopwatch> alive;
   AgentProof proof;
   AgentSeen seen;
+  if (before.seen.pid) {
+    proof.pid = *before.seen.pid;
+    alive = before.since;
+  }
   std::string outcome, reason;
   for (Milliseconds pause{30};; pause = std::min(pause * 3 / 2, Milliseconds{500})) {
     seen = guest.agent(agent.domain, agent.label);

@@ -66,6 +66,17 @@ State state_of(const std::array<State, Count>& states, const std::string& text) 
   throw Error(ErrorKind::failed, "journal-unreadable", fmt::format("the journal holds an unknown state \"{}\"", text));
 }
 
+int add_step(Database& db, RunId run, const std::string& body) {
+  Statement insert(db,
+                   "INSERT INTO step (run, position, body, state, changed_at)"
+                   " SELECT ?1, coalesce(max(position), 0) + 1, ?2, 'intended', ?3 FROM step WHERE run = ?1"
+                   " RETURNING position",
+                   run, body, sys::wall_seconds());
+  const int position = insert.next() ? static_cast<int>(insert.integer(0)) : 0;
+  insert.run();
+  return position;
+}
+
 /// A file name for any VM name: ordinary characters stay readable, different names stay different.
 std::string lock_name(const std::string& vm) {
   std::string safe;
@@ -233,16 +244,7 @@ std::vector<RunRecord> Journal::history(const std::string& vm) const {
 int Journal::intend(RunId run, const std::string& body, const std::optional<Claim>& claim) {
   Database& db = **db_;
   Transaction transaction(db);
-  int position = 0;
-  {
-    Statement insert(db,
-                     "INSERT INTO step (run, position, body, state, changed_at)"
-                     " SELECT ?1, coalesce(max(position), 0) + 1, ?2, 'intended', ?3 FROM step WHERE run = ?1"
-                     " RETURNING position",
-                     run, body, sys::wall_seconds());
-    if (insert.next()) position = static_cast<int>(insert.integer(0));
-    insert.run();
-  }
+  const int position = add_step(db, run, body);
   if (claim) {
     Statement(db,
               "INSERT INTO claim (resource, vm, before, since) VALUES (?, ?, ?, ?)"
@@ -254,14 +256,28 @@ int Journal::intend(RunId run, const std::string& body, const std::optional<Clai
   return position;
 }
 
-void Journal::mark(RunId run, int position, StepState state) {
+int Journal::intend(RunId run, const std::vector<std::string>& bodies) {
   Database& db = **db_;
   Transaction transaction(db);
-  Statement(db, "UPDATE step SET state = ?, changed_at = ? WHERE run = ? AND position = ?", std::string_view(shown(state)),
-            sys::wall_seconds(), run, std::int64_t{position})
+  int first = 0;
+  for (const auto& body : bodies) {
+    const int position = add_step(db, run, body);
+    if (first == 0) first = position;
+  }
+  transaction.commit();
+  return first;
+}
+
+void Journal::mark(RunId run, int position, StepState state) { mark(run, position, 1, state); }
+
+void Journal::mark(RunId run, int first, int count, StepState state) {
+  Database& db = **db_;
+  Transaction transaction(db);
+  Statement(db, "UPDATE step SET state = ?, changed_at = ? WHERE run = ? AND position >= ? AND position < ?",
+            std::string_view(shown(state)), sys::wall_seconds(), run, std::int64_t{first}, std::int64_t{first} + count)
       .run();
-  if (db.changed_rows() != 1) {
-    throw Error(ErrorKind::failed, "journal-failed", fmt::format("the journal has no step {} of run {}", position, run));
+  if (db.changed_rows() != count) {
+    throw Error(ErrorKind::failed, "journal-failed", fmt::format("the journal has no step {} of run {}", first, run));
   }
   transaction.commit();
 }

@@ -84,6 +84,9 @@ class Journal {
   /// `since`. Positions count from 1.
   [[nodiscard]] int intend(RunId run, const std::string& body, const std::optional<Claim>& claim = std::nullopt);
   void mark(RunId run, int position, StepState state);
+  /// The same for several steps in one transaction: the position of the first, the others follow it.
+  [[nodiscard]] int intend(RunId run, const std::vector<std::string>& bodies);
+  void mark(RunId run, int first, int count, StepState state);
   [[nodiscard]] std::vector<StepRecord> steps(RunId run) const;
 
   /// Claims, oldest first.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "host/sys/error.hpp"
 #include "remote/guest_parse.hpp"
@@ -56,15 +57,29 @@ wait
 if [ $# -gt 0 ]; then printf '%s\n' "$seen"; fi)sh";
 constexpr std::size_t look_batch_bytes = 100'000;
 
-constexpr std::string_view make_folder_script = R"sh(umask "$3"
-for own in "$@"; do if [ -L "$own" ]; then printf 'link %s\n' "$own"; exit 0; fi; done
-if [ -d "$1" ]; then
-  mode=$(/usr/bin/stat -f %Lp "$1" </dev/null)
-  if [ "$mode" = "$2" ]; then echo done; else echo "exists $mode"; fi
-  exit 0
-fi
-if [ -e "$1" ]; then echo kind; exit 0; fi
-/bin/mkdir "$1" && echo done)sh";
+// Three words for a folder: path, mode, umask; before them, the folders that must be no links. Stops at the first that cannot be made.
+constexpr std::string_view make_folders_script = R"sh(count=$1 number=0
+shift
+while [ "$count" -gt 0 ]; do
+  if [ -L "$1" ]; then printf '0 link %s\n' "$1"; exit 0; fi
+  shift
+  count=$((count - 1))
+done
+while [ $# -gt 0 ]; do
+  if [ -L "$1" ]; then printf '%s link\n' "$number"; exit 0; fi
+  if [ -d "$1" ]; then
+    mode=$(/usr/bin/stat -f %Lp "$1" </dev/null)
+    if [ "$mode" != "$2" ]; then printf '%s exists %s\n' "$number" "$mode"; exit 0; fi
+  elif [ -e "$1" ]; then
+    printf '%s kind\n' "$number"; exit 0
+  else
+    umask "$3"
+    /bin/mkdir "$1" || { printf '%s refused\n' "$number"; exit 0; }
+  fi
+  shift 3
+  number=$((number + 1))
+done
+echo done)sh";
 
 constexpr std::string_view remove_folder_script = R"sh(if [ -L "$1" ]; then echo link; exit 0; fi
 if [ ! -e "$1" ]; then echo done; exit 0; fi
@@ -148,13 +163,25 @@ std::vector<PathSeen> Guest::look(const std::vector<std::string>& paths, const s
   return seen;
 }
 
-void Guest::make_folder(const std::string& path, unsigned mode) {
-  require_plain_path(path);
-  std::vector<std::string> arguments{path, fmt::format("{:o}", mode), fmt::format("{:04o}", ~mode & 0777)};
-  const auto own = own_folders_above(path);
-  arguments.insert(arguments.end(), own.begin(), own.end());
-  const auto answer = run_script(session_, "make " + path, make_folder_script, arguments, shortly());
-  if (answer.body != "done\n") { throw path_error("make", path, answer); }
+void Guest::make_folder(const std::string& path, unsigned mode) { make_folders({{path, mode}}); }
+
+void Guest::make_folders(const std::vector<NewFolder>& folders) {
+  std::vector<std::string> above, words;
+  for (const auto& folder : folders) {
+    require_plain_path(folder.path);
+    words.insert(words.end(), {folder.path, fmt::format("{:o}", folder.mode), fmt::format("{:04o}", ~folder.mode & 0777)});
+    for (const auto& own : own_folders_above(folder.path)) {
+      if (std::find(above.begin(), above.end(), own) == above.end()) { above.push_back(own); }
+    }
+  }
+  above.insert(above.begin(), std::to_string(above.size()));
+  words.insert(words.begin(), above.begin(), above.end());
+  auto answer = run_script(session_, "make folders in the guest", make_folders_script, words, shortly());
+  if (answer.body == "done\n") { return; }
+  std::size_t number = 0;
+  const auto [end, fault] = std::from_chars(answer.body.data(), answer.body.data() + answer.body.size(), number);
+  if (fault == std::errc{}) { answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1); }
+  throw path_error("make", folders[std::min(number, folders.size() - 1)].path, answer);
 }
 
 void Guest::remove_folder(const std::string& path, Remove how) {

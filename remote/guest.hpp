@@ -74,6 +74,9 @@ class Guest {
   [[nodiscard]] std::vector<PathSeen> look(const std::vector<std::string>& paths, const sys::Deadline& deadline);
   /// Makes one folder whose parent exists, with exactly `mode`.
   void make_folder(const std::string& path, unsigned mode);
+  /// The same for several, in order, in one round trip: a parent stands before what is in it.
+  struct NewFolder { std::string path; unsigned mode; };
+  void make_folders(const std::vector<NewFolder>& folders);
   /// Removes a folder: only when empty, or with all that is in it. Refuses a link. Absent already is success.
   enum class Remove { empty_only, with_content };
   void remove_folder(const std::string& path, Remove how);
