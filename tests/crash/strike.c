@@ -3,20 +3,24 @@
 
    STRIKE_NAME    part of the path of the files that matter
    STRIKE_AT      number of the call to strike at, from 1; 0: only count
-   STRIKE_SIDE    before | after
-   STRIKE_REPORT  file that gets the number of calls when the process ends by itself */
+   STRIKE_SIDE    before | after; full: from this call on nothing more can be written, since the disk is full
+   STRIKE_REPORT  file that gets the number of calls when the process ends by itself
+   STRIKE_TRACE   file that gets each call and its bytes, and each start of a program, for replaying a loss of power */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 static long at, counted;
-static int after;
+static int after, full, trace = -1;
 static char name[256], report[4096];
 
 static void copy(char* into, size_t size, const char* variable) {
@@ -31,6 +35,9 @@ __attribute__((constructor)) static void prepare(void) {
   const char* side = getenv("STRIKE_SIDE");
   at = number ? atol(number) : 0;
   after = side && strcmp(side, "after") == 0;
+  full = side && strcmp(side, "full") == 0;
+  const char* file = getenv("STRIKE_TRACE");
+  if (file) { trace = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); }
   unsetenv("LD_PRELOAD"); /* no child of lumelift is meant */
 }
 
@@ -52,28 +59,73 @@ static int fd_matters(int fd) {
   return path_matters(path);
 }
 
+/* A folder's flush makes an unlink in it durable: of no interest but to a trace. */
+static int sync_matters(int fd) {
+  struct stat about;
+  return fd_matters(fd) || (trace >= 0 && fstat(fd, &about) == 0 && S_ISDIR(about.st_mode));
+}
+
 static void strike(int matters, int now_after) {
   if (!matters) { return; }
   if (!now_after) { ++counted; }
-  if (counted == at && after == now_after) { kill(getpid(), SIGKILL); }
+  if (counted == at && after == now_after && !full) { kill(getpid(), SIGKILL); }
+}
+
+static int no_room(int matters) {
+  if (!matters || !full || counted < at) { return 0; }
+  errno = ENOSPC;
+  return 1;
+}
+
+/* One line of text, then the bytes. Recorded after the call: what failed has not happened. */
+static void record(const char* what, const char* path, long long offset, const void* bytes, size_t size) {
+  if (trace < 0) { return; }
+  dprintf(trace, "%s %lld %zu %s\n", what, offset, size, path);
+  for (size_t done = 0; done < size;) {
+    const ssize_t put = write(trace, (const char*)bytes + done, size - done);
+    if (put <= 0) { return; }
+    done += (size_t)put;
+  }
+}
+
+static void record_fd(const char* what, int fd, long long offset, const void* bytes, size_t size) {
+  char link[64], path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length < 0) { return; }
+  path[length] = 0;
+  record(what, path, offset, bytes, size);
 }
 
 #define REAL(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
-#define AROUND(matters, type, call)  \
-  const int meant = matters;         \
-  strike(meant, 0);                  \
-  const type result = call;          \
-  strike(meant, 1);                  \
+#define AROUND(matters, type, call, note) \
+  const int meant = matters;              \
+  strike(meant, 0);                       \
+  if (no_room(meant)) { return -1; }      \
+  const type result = call;               \
+  if (meant && result >= 0) { note; }     \
+  strike(meant, 1);                       \
   return result
 
-int fsync(int fd) { AROUND(fd_matters(fd), int, REAL(fsync)(fd)); }
-int fdatasync(int fd) { AROUND(fd_matters(fd), int, REAL(fdatasync)(fd)); }
-int ftruncate(int fd, off_t size) { AROUND(fd_matters(fd), int, REAL(ftruncate)(fd, size)); }
-int ftruncate64(int fd, off64_t size) { AROUND(fd_matters(fd), int, REAL(ftruncate64)(fd, size)); }
-int unlink(const char* path) { AROUND(path_matters(path), int, REAL(unlink)(path)); }
+int fsync(int fd) { AROUND(sync_matters(fd), int, REAL(fsync)(fd), record_fd("sync", fd, 0, "", 0)); }
+int fdatasync(int fd) { AROUND(sync_matters(fd), int, REAL(fdatasync)(fd), record_fd("sync", fd, 0, "", 0)); }
+int ftruncate(int fd, off_t size) { AROUND(fd_matters(fd), int, REAL(ftruncate)(fd, size), record_fd("cut", fd, size, "", 0)); }
+int ftruncate64(int fd, off64_t size) { AROUND(fd_matters(fd), int, REAL(ftruncate64)(fd, size), record_fd("cut", fd, size, "", 0)); }
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
-  AROUND(fd_matters(fd), ssize_t, REAL(pwrite)(fd, bytes, size, offset));
+  AROUND(fd_matters(fd), ssize_t, REAL(pwrite)(fd, bytes, size, offset), record_fd("write", fd, offset, bytes, (size_t)result));
 }
 ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t offset) {
-  AROUND(fd_matters(fd), ssize_t, REAL(pwrite64)(fd, bytes, size, offset));
+  AROUND(fd_matters(fd), ssize_t, REAL(pwrite64)(fd, bytes, size, offset), record_fd("write", fd, offset, bytes, (size_t)result));
+}
+int unlink(const char* path) { AROUND(path_matters(path), int, REAL(unlink)(path), record("unlink", path, 0, "", 0)); }
+
+int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                 char* const argv[], char* const environment[]) {
+  char line[4096];
+  size_t used = 0;
+  for (char* const* word = argv; *word && used < sizeof line - 1; ++word) {
+    used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", used ? " " : "", *word);
+  }
+  record("start", line, 0, "", 0);
+  return REAL(posix_spawnp)(pid, file, actions, attributes, argv, environment);
 }
