@@ -12,6 +12,8 @@ using sys::Milliseconds;
 
 // A start that was asked for just before a crash shows up in lume's list within this time.
 constexpr Milliseconds late_start{5'000};
+// For that long after a stop or start lume can miss a VM.
+constexpr Milliseconds missing_patience{3'000};
 
 bool pending(const StepRecord& record) { return record.state == StepState::intended || record.state == StepState::done; }
 bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
@@ -106,6 +108,9 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
 
 void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
   const auto fail = [&](const Step& step, const Error& error) { report.failed.push_back(fmt::format("{}: {}", described(step), error.message())); };
+  const auto fail_rest = [&](std::size_t from) {
+    for (std::size_t i = from; i < steps.size(); ++i) { report.failed.push_back(described(steps[i]) + ": the connection was lost"); }
+  };
   if (vm_missing_ && !std::holds_alternative<SetPreference>(steps.front())) {
     for (const auto& record : records) { journal_.mark(record.run, record.position, StepState::kept); }
     for (const auto& step : steps) { report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm())); }
@@ -129,12 +134,20 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
         undo_one(records[i], steps[i], looks[i], report);
       } catch (const Error& error) {
         fail(steps[i], error);
+        if (lost(error)) { return fail_rest(i + 1); }
       }
     }
   } catch (const Error& error) {
     for (const auto& step : steps) { fail(step, error); }
+    if (lost(error)) { return; }
     if (in_guest(steps.front()) && !link_.connected()) { guest_gone_ = true; }
   }
+}
+
+bool Engine::lost(const Error& error) {
+  if (error.id() != "guest-lost") { return false; }
+  link_.drop();
+  return connection_lost_ = true;
 }
 
 void Engine::undo_run(const RunRecord& run, UndoReport& report) {
@@ -167,7 +180,7 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
 }
 
 void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
-  const auto vm = lume_.find(link_.vm());
+  const auto vm = lume_.find(link_.vm(), Deadline::in(missing_patience));
   vm_missing_ = !vm;
   const bool running = vm && vm->power() == Power::running;
   const auto claims = journal_.claims(resource_of(feature_level_key()));
