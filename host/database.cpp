@@ -106,7 +106,8 @@ void Database::unreadable(std::string_view reason) const {
 void Database::fail(int code) const {
   const bool told = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code;
   const std::string reason = told ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
-  switch (code & 0xff) {
+  const bool no_room = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE;
+  switch (no_room ? SQLITE_FULL : code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw Error(ErrorKind::busy, "journal-busy",

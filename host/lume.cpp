@@ -17,9 +17,11 @@ using sys::Milliseconds;
 constexpr const char* oldest_version = "0.5.0";
 constexpr Milliseconds question_limit{10'000};
 
-std::vector<Vm> vms_of(const std::vector<std::string>& argv, const sys::Outcome& outcome) {
+enum class Expect { any, some };
+
+std::vector<Vm> vms_of(const std::vector<std::string>& argv, const sys::Outcome& outcome, Expect expect) {
   auto vms = outcome.truncated ? std::nullopt : lume_text::vms_in(outcome.out);
-  if (!vms) {
+  if (!vms || (vms->empty() && expect == Expect::some)) {
     throw Error(ErrorKind::failed, "lume-unreadable", fmt::format("`{}` printed no VM", sys::shown(argv)))
         .note(lume_text::quoted(outcome.out))
         .fix("run that command by hand; lumelift knows lume 0.5.0 to 0.5.3");
@@ -103,7 +105,8 @@ std::optional<Vm> Lume::find(const std::string& name) const {
   const auto outcome = lume_command(argv, Deadline::in(question_limit));
   if (outcome.status == 1 && lume_text::says_not_found(outcome.err)) return std::nullopt;
   if (!outcome.ok()) lume_failed(argv, outcome);
-  const auto vms = vms_of(argv, outcome);
+  // A VM that does not exist is told by the status; success without a word is a broken answer, and must not pass for "gone".
+  const auto vms = vms_of(argv, outcome, Expect::some);
   const auto exact = std::find_if(vms.begin(), vms.end(), [&](const Vm& vm) { return vm.name == stored; });
   return exact == vms.end() ? std::nullopt : std::optional(*exact);
 }
@@ -120,7 +123,7 @@ std::vector<Vm> Lume::list() const {
   const std::vector<std::string> argv{"lume", "ls", "--format", "json"};
   const auto outcome = lume_command(argv, Deadline::in(question_limit));
   if (!outcome.ok()) lume_failed(argv, outcome);
-  return vms_of(argv, outcome);
+  return vms_of(argv, outcome, Expect::any);
 }
 
 }  // namespace lumelift
