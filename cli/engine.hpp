@@ -85,6 +85,8 @@ class Engine {
   void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);
   void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
   void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
+  /// Drops a connection that has died; true when this was the error.
+  bool lost(const Error& error);
   void undo_power(const StepRecord& record, const SetPower& step, UndoReport& report);
 
   Journal& journal_;
@@ -99,6 +101,7 @@ class Engine {
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
   bool vm_missing_ = false;  ///< during an undo: lume no longer knows the VM
   bool guest_gone_ = false;  ///< during an undo: one failure to reach the guest is enough
+  bool connection_lost_ = false;  ///< during an undo: it died under us, so a second try over a new one makes sense
 };
 
 /// "domain key": the name of a preference as a claimed resource.

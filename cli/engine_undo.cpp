@@ -207,14 +207,22 @@ void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
 
 UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   UndoReport report;
-  guest_gone_ = false;
+  guest_gone_ = connection_lost_ = false;
+  // The failure that led here may have been the connection's.
+  link_.drop();
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   try {
     settle_power(runs, restart);
   } catch (const Error& error) {
     report.failed.push_back("the VM's power: " + error.message());
   }
+  const std::size_t told = report.failed.size();
   for (const auto& run : runs) { undo_run(run, report); }
+  if (connection_lost_) {
+    report.failed.resize(told);
+    guest_gone_ = false;
+    for (const auto& run : runs) { undo_run(run, report); }
+  }
   return report;
 }
 
