@@ -28,8 +28,13 @@ void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoRepo
   }
   if (record.state == StepState::intended && step.after == Power::stopped && look.seen == Seen::before) {
     // The guest may have been asked to shut down already and be on its way: let it finish, then start it again.
-    set(step, Side::after);
-    look.seen = Seen::after;
+    try {
+      set(step, Side::after);
+      look.seen = Seen::after;
+    } catch (const Error& error) {
+      if (observe(step).seen != Seen::before) { throw; }
+      warnings_.push_back("the VM runs on: " + error.message());
+    }
   }
   const Deadline deadline = Deadline::in(late_start);
   while (record.state == StepState::intended && step.after == Power::running && look.seen == Seen::before && !deadline.expired()) {
