@@ -101,5 +101,5 @@ TEST_CASE("a relay turns signals into news and gives the handlers back") {
     CHECK(relay.take().empty());
   }
   ::sigaction(SIGUSR1, nullptr, &after);
-  CHECK(before.sa_handler == after.sa_handler);
+  CHECK((before.sa_handler == after.sa_handler));
 }
