@@ -110,6 +110,7 @@ class Unlock {
     if (goal_.agent) {
       guest.lint_plist_text(goal_.files.back().content);
       agent = guest.agent(goal_.agent->domain, goal_.agent->label);
+      glimpse_ = {*agent, {}};
     }
     return plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);
   }
@@ -160,8 +161,6 @@ class Unlock {
 
   void prove() {
     Guest& guest = operation_.link->guest();
-    std::optional<AgentGlimpse> glimpse;
-    if (goal_.agent) { glimpse = glimpse_of(guest, *goal_.agent); }
     report_.probes = run_probes(guest, goal_, input_.profile);
     const auto missing = shortfalls(*report_.probes, input_.profile);
     if (!missing.empty()) {
@@ -171,7 +170,7 @@ class Unlock {
     }
     console().step("probe", report_.probe_line());
     if (!goal_.agent) { return; }
-    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, *glimpse, Deadline::in(agent_limit));
+    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, operation_.engine->loaded_agent().value_or(glimpse_), Deadline::in(agent_limit));
     report_.agent = goal_.agent;
     console().step("agent", report_.agent_line());
     if (!report_.proof->active) {
@@ -221,6 +220,7 @@ class Unlock {
   Operation operation_;
   HostView view_;
   GuestGoal goal_;
+  AgentGlimpse glimpse_;   ///< of the agent before anything was done about it
   std::optional<RunId> run_;
   UnlockReport report_;
 };

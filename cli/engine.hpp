@@ -53,6 +53,8 @@ class Engine {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// What stopping and starting the VM took; not part of our own time.
   [[nodiscard]] sys::Milliseconds vm_time() const { return vm_time_; }
+  /// The agent as it was seen when this engine loaded it; nothing when it did not.
+  [[nodiscard]] const std::optional<AgentGlimpse>& loaded_agent() const { return loaded_agent_; }
   /// Time since this engine started the VM; nothing when it did not.
   [[nodiscard]] std::optional<sys::Milliseconds> started_ago() const;
 
@@ -96,6 +98,7 @@ class Engine {
   Console& console_;
   Patience patience_;
   std::vector<std::string> warnings_;
+  std::optional<AgentGlimpse> loaded_agent_;
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lumelift {
 namespace {
@@ -79,6 +80,7 @@ void GuestLink::drop() {
   guest_.reset();
   transfer_.reset();
   session_.reset();
+  expected_.reset();
 }
 
 void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {
@@ -125,7 +127,8 @@ void GuestLink::connect(const sys::Deadline& deadline, Wait wait) {
   for (Milliseconds pause = first_pause;; pause = std::min(pause * 3 / 2, longest_pause)) {
     sys::check_interrupt();
     if (deadline.expired()) { give_up(vm_, seen); }
-    const auto vm = lume_.find(vm_);
+    auto vm = std::exchange(expected_, std::nullopt);
+    if (!vm) { vm = lume_.find(vm_); }
     // Right after a stop or start lume can miss a VM for a moment.
     if (!vm && (!booting || ++seen.missing > 20)) {
       throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", vm_)).fix("see: lume ls");

@@ -23,6 +23,9 @@ class GuestLink {
   GuestLink(const GuestLink&) = delete;
   GuestLink& operator=(const GuestLink&) = delete;
 
+  /// The VM as lume has just listed it: the first try of the next connect() need not ask again.
+  void expect(const Vm& seen) { expected_ = seen; }
+
   enum class Wait { up, booting };
   /// Connects unless connected: address from lume (asked again at each try), host key, login. `booting` forgives refusals,
   /// resets, late addresses and one refused login until the deadline. Throws Error: "vm-unknown", "vm-stopped" (busy),
@@ -51,6 +54,7 @@ class GuestLink {
   std::string vm_;
   LoginOptions login_;
   Pinning pinning_;
+  std::optional<Vm> expected_;
   std::string address_;
   int connections_ = 0;
   std::unique_ptr<Session> session_;

@@ -58,15 +58,22 @@ Operation::Operation(Context& context_in, const TargetOptions& target, const std
   const bool writes = touch == Touch::world;
   if (writes) { sys::ensure_private_folder(context.state_dir); }
   journal = std::make_unique<Journal>(context.state_dir, writes ? Journal::Access::write : Journal::Access::read);
-  if (writes) { lock.emplace(journal->lock_vm(found.name, command + " " + found.name, Deadline::in(Milliseconds{10'000}))); }
+  if (writes) {
+    const sys::Stopwatch waiting;
+    lock.emplace(journal->lock_vm(found.name, command + " " + found.name, Deadline::in(Milliseconds{10'000})));
+    // Whoever held it may have stopped or started the VM.
+    may_have_moved_ = waiting.elapsed() > Milliseconds{100};
+  }
   link = std::make_unique<GuestLink>(lume, *journal, context.console, found.name, target.login,
                                      writes ? GuestLink::Pinning::record : GuestLink::Pinning::check_only);
+  if (!may_have_moved_ && found.status != "gone") { link->expect(found); }
   Patience patience;
   patience.start = std::chrono::seconds(target.timeout_s);
   engine = std::make_unique<Engine>(*journal, host, lume, *link, context.console, patience);
 }
 
 Vm Operation::vm() const {
+  if (!may_have_moved_) { return found; }
   if (auto now = lume.find(found.name)) { return *now; }
   throw Error(ErrorKind::failed, "vm-unknown", fmt::format("'{}' is gone: lume no longer knows it", found.name));
 }
@@ -99,6 +106,7 @@ void Operation::finish_former() {
 
 UndoReport Operation::undo(const std::vector<RunRecord>& runs, Restart restart) {
   const sys::Shield shield;
+  may_have_moved_ = true;
   const UndoReport report = engine->undo(runs, restart);
   tell(context.console, report);
   return report;

@@ -32,7 +32,7 @@ class Operation {
   /// The same after a signal; the exit status: 130, or 3 when something is left.
   [[nodiscard]] int take_back_interrupted(RunId run);
 
-  [[nodiscard]] Vm vm() const;       ///< looked up again
+  [[nodiscard]] Vm vm() const;       ///< looked up again where it may have changed since the start
   [[nodiscard]] RunRecord record(RunId run) const;
 
   Context& context;
@@ -48,6 +48,7 @@ class Operation {
 
  private:
   Touch touch_;
+  bool may_have_moved_ = false;      ///< something happened since `found` was seen
 };
 
 /// "auto", "always", "never".

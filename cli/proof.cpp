@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "cli/console.hpp"
 #include "host/sys/error.hpp"
@@ -122,13 +123,6 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   return out;
 }
 
-AgentGlimpse glimpse_of(Guest& guest, const GuestGoal::Agent& agent) {
-  AgentGlimpse out;
-  out.seen = guest.agent(agent.domain, agent.label);
-  out.since = {};  // not earlier than the answer
-  return out;
-}
-
 AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before, const Deadline& deadline) {
   const sys::Stopwatch watch;
   std::optional<sys::Stopwatch> alive;
@@ -140,14 +134,15 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
   }
   std::string outcome, reason;
   for (Milliseconds pause{30};; pause = std::min(pause * 3 / 2, Milliseconds{500})) {
-    seen = guest.agent(agent.domain, agent.label);
+    std::optional<std::string> written;
+    std::tie(seen, written) = guest.agent_and_file(agent.domain, agent.label, agent.receipt);
     if (seen.pid && *seen.pid != proof.pid) {
       proof.pid = *seen.pid;
       alive.emplace();
       outcome.clear();
     }
     if (seen.pid && outcome != "active") {
-      const json receipt = json::parse(transfer.read(agent.receipt, receipt_cap).value_or(""), nullptr, false);
+      const json receipt = json::parse(written.value_or(""), nullptr, false);
       if (receipt.is_object() && receipt.value("pid", json(0)) == proof.pid) {
         outcome = text_of(receipt, "outcome");
         reason = text_of(receipt, "reason");

@@ -47,14 +47,7 @@ struct AgentProof {
   std::string receipt;       ///< its JSON
 };
 
-/// A label as launchd had it a moment ago: the time that passes meanwhile counts as time the process lived.
-struct AgentGlimpse {
-  AgentSeen seen;
-  sys::Stopwatch since;
-};
-[[nodiscard]] AgentGlimpse glimpse_of(Guest& guest, const GuestGoal::Agent& agent);
-
-/// Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
+/// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
 /// "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason), "agent-exits" (ends by
 /// itself; with its last words).
 [[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,

@@ -47,6 +47,12 @@ struct AgentSeen {
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
+/// A label as launchd had it, and the time since then.
+struct AgentGlimpse {
+  AgentSeen seen;
+  sys::Stopwatch since;
+};
+
 /// The file kinds that matter at a path.
 enum class PathKind { absent, file, folder, link, other };
 struct PathSeen {
@@ -87,10 +93,13 @@ class Guest {
 
   /// launchd.
   [[nodiscard]] AgentSeen agent(const std::string& domain, const std::string& label);
+  /// The same, and after it the content of a file of at most 64 KiB (nothing when there is none); one round trip.
+  [[nodiscard]] std::pair<AgentSeen, std::optional<std::string>> agent_and_file(const std::string& domain, const std::string& label,
+                                                                                const std::string& path);
   /// Has the guest's plutil check a plist before anything is written. Throws "agent-plist-refused".
   void lint_plist_text(std::string_view plist);
-  /// Loads the plist and looks until the label is there; decides status 5, 37, 119, 125 by looking, never by number alone.
-  void bootstrap(const std::string& domain, const std::string& label, const std::string& plist, const sys::Deadline& deadline);
+  /// Loads the plist and looks until the label is there, as returned; decides status 5, 37, 119, 125 by looking, never by number alone.
+  AgentGlimpse bootstrap(const std::string& domain, const std::string& label, const std::string& plist, const sys::Deadline& deadline);
   /// Unloads and waits until launchd no longer knows the label. Unknown already is success.
   void bootout(const std::string& domain, const std::string& label, const sys::Deadline& deadline);
   void enable(const std::string& domain, const std::string& label);

@@ -34,6 +34,11 @@ if [ "$status" -ne 0 ]; then /bin/launchctl print "$domain" >/dev/null 2>&1 </de
 wait
 printf 'job\037%s\037%s\036domain\037%s\037\036' "$status" "$text" "$known")sh";
 
+// Around the questions: the third word is a file to be told after them.
+constexpr std::string_view file_before = "file=$3; set -- \"$1\" \"$2\"\n";
+constexpr std::string_view file_after = R"sh(
+if [ -f "$file" ] && [ "$(/usr/bin/wc -c < "$file")" -le 65536 ]; then printf 'file\037%s\036' "$(/bin/cat "$file")"; fi)sh";
+
 struct Said {
   int status = 0;
   std::string text;
@@ -45,6 +50,7 @@ struct Look {
   Said job;
   JobText now;           ///< `loaded` only when launchd knows the label
   bool domain_known = false;
+  std::optional<std::string> file;
 };
 
 Said said(std::string_view value) {
@@ -56,10 +62,16 @@ Said said(std::string_view value) {
 }
 
 /// Has its own time: the caller's deadline ends its waiting, not the last look that explains why it waited in vain.
-Look ask(Session& session, const std::string& domain, const std::string& label, std::vector<std::string> verb = {}) {
+Look ask(Session& session, const std::string& domain, const std::string& label, std::vector<std::string> verb = {},
+         const std::string& file = {}) {
   std::vector<std::string> arguments{domain, label};
   arguments.insert(arguments.end(), verb.begin(), verb.end());
-  const auto answer = run_script(session, "ask launchd about " + label, ask_script, arguments, sys::Deadline::in(30s));
+  std::string script(ask_script);
+  if (!file.empty()) {
+    arguments.push_back(file);
+    script = std::string(file_before) + script + std::string(file_after);
+  }
+  const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s));
   Look look;
   bool complete = false;
   bool disabled = false;
@@ -67,6 +79,7 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     if (key == "verb") { look.verb = said(value); }
     if (key == "job") { look.job = said(value); }
     if (key == "disabled") { disabled = true; }
+    if (key == "file") { look.file = value; }
     if (key == "domain") {
       look.domain_known = said(value).status == 0;
       complete = true;
@@ -115,15 +128,19 @@ std::optional<Error> refusal(const Look& look, const std::string& domain, const 
 
 }  // namespace
 
-AgentSeen Guest::agent(const std::string& domain, const std::string& label) {
-  const auto look = ask(session_, domain, label);
+AgentSeen Guest::agent(const std::string& domain, const std::string& label) { return agent_and_file(domain, label, {}).first; }
+
+std::pair<AgentSeen, std::optional<std::string>> Guest::agent_and_file(const std::string& domain, const std::string& label,
+                                                                       const std::string& path) {
+  if (!path.empty()) { require_plain_path(path); }
+  const auto look = ask(session_, domain, label, {}, path);
   const int status = look.job.status;
   const bool answered = status == 0 || status == no_service || !look.domain_known;
   if (!answered) {
     throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("launchctl cannot say whether {} is loaded", label))
         .note(fmt::format("it ended with {}: {}", status, excerpt(look.job.text)));
   }
-  return look.now.seen;
+  return {look.now.seen, look.file};
 }
 
 void Guest::lint_plist_text(std::string_view plist) {
@@ -132,8 +149,8 @@ void Guest::lint_plist_text(std::string_view plist) {
   if (!answer.ok()) { throw bad_list("the agent's property list", answer); }
 }
 
-void Guest::bootstrap(const std::string& domain, const std::string& label, const std::string& plist,
-                      const sys::Deadline& deadline) {
+AgentGlimpse Guest::bootstrap(const std::string& domain, const std::string& label, const std::string& plist,
+                              const sys::Deadline& deadline) {
   require_plain_path(plist);
   constexpr int most_tries = 3;
   int tries = 0;
@@ -161,7 +178,7 @@ void Guest::bootstrap(const std::string& domain, const std::string& label, const
                                                           seen.last_exit_text), look)
             .fix("check that program, working folder and log folders exist and are not on a share");
       }
-      if (seen.pid || seen.last_exit || !seen.last_exit_text.empty() || look_until.expired()) { return; }
+      if (seen.pid || seen.last_exit || !seen.last_exit_text.empty() || look_until.expired()) { return {seen, {}}; }
       look_until = look_until.at_most(3s);
     } else if (!seen.loaded) {
       if (auto error = refusal(look, domain, label, plist)) { throw *error; }
