@@ -155,11 +155,45 @@ class Commands {
     add_target(verify_command, verify->target, global_, true);
     verify_command.add_flag("--self-test", verify->self_test, "Show that the check refuses a stock process");
     declare_programs();
+    declare_bench();
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
     report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or a folder of them")->required();
     report_command.add_option("--format", report->format, "text, json, csv, markdown or html")->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))->capture_default_str();
     report_command.add_option("-o,--output", report->output, "Write to this file");
+  }
+
+  void declare_bench() {
+    auto bench = std::make_shared<BenchOptions>();
+    CLI::App& command = add("bench", "Measure llama-bench stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
+    add_target(command, bench->target, global_, true);
+    command.add_option("--profile", bench->profile, "Profile name or file")->capture_default_str();
+    command.add_option("-m,--model", bench->model, "Model file of this Mac, copied into the guest for the run")->group("Files");
+    command.add_option("--bench", bench->bench, "llama-bench for the guest, copied likewise")->group("Files");
+    command.add_option("--cli", bench->cli, "llama-cli for the guest, copied likewise; default: the one beside llama-bench")->group("Files");
+    command.add_option("--file", bench->files, "A library or folder that they need beside them; again for more")->expected(1)->allow_extra_args(false)->group("Files");
+    command.add_option("--guest-model", bench->guest_model, "Model that is in the guest already")->excludes("--model")->group("Files");
+    command.add_option("--guest-bench", bench->guest_bench, "llama-bench that is in the guest already")->excludes("--bench")->group("Files");
+    command.add_option("--guest-cli", bench->guest_cli, "llama-cli that is in the guest already")->excludes("--cli")->group("Files");
+    command.add_option("--host-bench", bench->host_bench, "llama-bench for the bare-metal arm; default: the one on PATH")->group("Files");
+    command.add_option("--host-model", bench->host_model, "Model for the bare-metal arm; default: that of --model")->group("Files");
+    command.add_flag("--no-host", bench->no_host, "No bare-metal arm");
+    command.add_flag("--keep", bench->keep, "Leave the copied files in the guest; rollback removes them");
+    command.add_option("-p,--n-prompt", bench->prompts, "Prompt lengths, as for llama-bench")->capture_default_str();
+    command.add_option("-n,--n-gen", bench->generations, "Generation lengths, as for llama-bench")->capture_default_str();
+    command.add_option("-r,--repetitions", bench->repetitions, "Repetitions of each test and arm")->check(CLI::Range(1, 1000))->capture_default_str();
+    command.add_option("--rounds", bench->rounds, "Runs over which an arm's repetitions are spread")->check(CLI::Range(1, 100))->capture_default_str();
+    command.add_option("--order", bench->order, "abab: arms take turns; aabb: one arm after another")->check(CLI::IsMember({"abab", "aabb"}))->capture_default_str();
+    command.add_option("--warmup", bench->warm_up, "llama-bench's warm-up before each test: on, off")->check(CLI::IsMember({"on", "off"}))->capture_default_str();
+    command.add_option("--cool-down", bench->cool_down_s, "Seconds of rest between two runs")->check(CLI::Range(0, 3600))->capture_default_str();
+    command.add_option("--repetition-limit", bench->repetition_limit_s, "Seconds after which a repetition counts as hung")->check(CLI::Range(1, 86400))->capture_default_str();
+    command.add_option("--retries", bench->retries, "How often an unsteady arm is measured again")->check(CLI::Range(0, 10))->capture_default_str();
+    command.add_option("--spread-limit", bench->spread_reject, "(max - min) / median above which an arm is rejected")->check(CLI::PositiveNumber)->capture_default_str();
+    command.add_option("--prompt", bench->prompt, "Prompt of the greedy text that is compared between CPU and GPU")->capture_default_str();
+    command.add_option("--text-tolerance", bench->text_tolerance, "Share of that text that may come after the first difference")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+    command.add_flag("--no-text-check", bench->no_text_check, "Do not compare texts");
+    command.add_option("--arg", bench->arguments, "A further word for llama-bench, as --arg=-fa --arg=1")->expected(1)->allow_extra_args(false);
+    command.add_option("-o,--output", bench->output, "Folder for the results; default: bench-VM-DATE");
   }
 
   /// Commands that run a program; what it is stands behind "--" and is cut off before the options are read.

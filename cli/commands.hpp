@@ -139,4 +139,30 @@ struct VerifyOptions {
 };
 [[nodiscard]] int run_verify(Context& context, const VerifyOptions& options);
 
+struct BenchOptions {
+  TargetOptions target;
+  std::string profile = "tested";
+  std::optional<std::filesystem::path> model, bench, cli;  ///< files of this Mac, copied into the guest for the run
+  std::vector<std::filesystem::path> files;                ///< what the programs need beside them: libraries, folders
+  std::string guest_model, guest_bench, guest_cli;         ///< or what is there already
+  std::optional<std::filesystem::path> host_model, host_bench;  ///< for the bare-metal arm
+  bool no_host = false;                    ///< no bare-metal arm even where llama-bench is on PATH
+  std::string prompts = "512", generations = "128";
+  int repetitions = 10, rounds = 2;
+  std::string order = "abab";              ///< abab, aabb
+  std::string warm_up = "on";              ///< on, off
+  int cool_down_s = 5;                     ///< seconds of rest before each run but the first
+  int repetition_limit_s = 120;            ///< seconds after which one repetition counts as hung
+  int retries = 1;                         ///< how often an arm with too wide a spread, or a run with a clock jump, is repeated
+  double spread_flag = 0.05, spread_reject = 0.5, material = 0.05;
+  std::string prompt = "Name the planets of the solar system in order.";
+  int text_tokens = 32;
+  double text_tolerance = 0.5;             ///< share of the text behind the first difference that is let pass
+  bool no_text_check = false;
+  std::vector<std::string> arguments;      ///< further words for llama-bench
+  std::optional<std::filesystem::path> output;
+  bool keep = false;                       ///< leave the files in the guest; rollback removes them
+};
+[[nodiscard]] int run_bench(Context& context, const BenchOptions& options);
+
 }  // namespace lumelift

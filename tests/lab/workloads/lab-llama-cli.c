@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
   ask_device(&model);
   if (cpu) model.kernel = kernel_cpu;
   if (!load_model(&model, path)) return 1;
+  // A guest whose GPU reads stale data through a mapped model: right speed, wrong text.
+  if (model.kernel == kernel_fast && path && strstr(path, "stale")) model.bias = 1;
   int token = 0;
   for (const char* c = prompt; *c; ++c) token = (token * 31 + (unsigned char)*c) % kWords;
   for (int i = 0; i < count; ++i) {

@@ -1,0 +1,154 @@
+#include "cli/bench_programs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/guest_verdict.hpp"
+#include "host/sys/hash.hpp"
+#include "host/sys/process.hpp"
+
+namespace lumelift {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr sys::Milliseconds tool_limit{10'000};
+constexpr const char* bench_name = "llama-bench";
+constexpr const char* cli_name = "llama-cli";
+
+/// llama-bench garbles names that are not ASCII in its JSON.
+std::string plain_name(const fs::path& path) {
+  std::string name = path.filename().string();
+  std::replace_if(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) > 126 || static_cast<unsigned char>(c) < 33; }, '_');
+  return name;
+}
+
+/// The program that writes the text: named, or beside the benchmark.
+std::optional<fs::path> text_program(const BenchOptions& options) {
+  if (options.no_text_check || options.cli || !options.guest_cli.empty()) { return options.cli; }
+  std::error_code fault;
+  if (!options.bench) { return std::nullopt; }
+  const auto beside = options.bench->parent_path() / cli_name;
+  return fs::exists(beside, fault) ? std::optional(beside) : std::nullopt;
+}
+
+void add_folders(GuestGoal& goal, const std::string& root, std::string path) {
+  std::vector<std::string> missing;
+  for (; path.size() > root.size(); path = fs::path(path).parent_path().string()) {
+    const bool known = std::any_of(goal.folders.begin(), goal.folders.end(), [&](const GuestGoal::Folder& f) { return f.path == path; });
+    if (!known) { missing.push_back(path); }
+  }
+  for (auto next = missing.rbegin(); next != missing.rend(); ++next) { goal.folders.push_back({*next, 0755, false}); }
+}
+
+std::optional<fs::path> on_path(const char* program) {
+  try {
+    const auto outcome = sys::run({.argv = {"which", program}}, sys::Deadline::in(tool_limit));
+    const auto line = outcome.out.substr(0, outcome.out.find('\n'));
+    return outcome.ok() && line.starts_with("/") ? std::optional<fs::path>(line) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void find_host(const BenchOptions& options, BenchPlace& place) {
+  if (options.no_host) { return; }
+  const auto bench = options.host_bench ? options.host_bench : on_path(bench_name);
+  const auto model = options.host_model ? options.host_model : options.model;
+  if (!bench || !model) { return; }
+  place.host_bench = fs::absolute(*bench);
+  place.host_model = fs::absolute(*model);
+  place.host_hashes = {sys::sha256_file(*place.host_bench), sys::sha256_file(*place.host_model)};
+}
+
+}  // namespace
+
+BenchSources bench_sources(const BenchOptions& options, const std::vector<Source>& kit) {
+  if (!options.model && options.guest_model.empty()) {
+    throw Error(ErrorKind::usage, "bench-model-missing", "no model is named").fix("--model FILE copies one into the guest, --guest-model PATH names one that is there");
+  }
+  Workload workload;
+  BenchSources out;
+  const auto add = [&](const fs::path& from, const std::string& to) {
+    workload.files.push_back({fs::absolute(from), to});
+    return to;
+  };
+  if (options.bench) { out.bench = add(*options.bench, bench_name); }
+  if (const auto cli = text_program(options)) { out.cli = add(*cli, cli_name); }
+  if (options.model) { out.model = add(*options.model, plain_name(*options.model)); }
+  for (const auto& file : options.files) { add(file, plain_name(file)); }
+  out.files = gather(workload);
+  for (const auto& program : {out.bench, out.cli}) {
+    workload.executable = program;
+    for (auto& remark : preflight(workload, out.files, kit)) {
+      if (std::find(out.remarks.begin(), out.remarks.end(), remark) == out.remarks.end()) { out.remarks.push_back(std::move(remark)); }
+    }
+  }
+  return out;
+}
+
+BenchPlace bench_place(const BenchOptions& options, const BenchSources& sources, const Profile& profile, const std::vector<Source>& kit,
+                       const GuestFacts& facts, GuestLink& link) {
+  BenchPlace place;
+  place.goal = guest_goal(profile, std::nullopt, kit, {}, facts, {});
+  place.library_sha256 = kit.front().state.sha256;
+  const std::string root = guest_root(facts.home), own = root + "/bench";
+  for (const auto& source : sources.files) {
+    const std::string path = own + "/" + source.to;
+    add_folders(place.goal, root, fs::path(path).parent_path().string());
+    FileState state = source.state;
+    if (source.to == sources.bench || source.to == sources.cli) { state.mode = 0755; }
+    place.goal.files.push_back({path, source.file, {}, state});
+  }
+  place.folder = facts.home;
+  const auto at = [&](const std::string& copied, const std::string& named) { return copied.empty() ? guest_path(named, facts.home) : own + "/" + copied; };
+  place.model = at(sources.model, options.guest_model);
+  const std::string named = options.guest_bench.empty() ? program_path({bench_name}, guest_files(link)) : options.guest_bench;
+  if (sources.bench.empty() && named.find('/') == std::string::npos) {
+    throw Error(ErrorKind::usage, "bench-program-missing", "no llama-bench is named, and the guest's PATH has none").fix("--bench FILE copies one into the guest, --guest-bench PATH names one that is there");
+  }
+  place.bench = at(sources.bench, named);
+  if (!options.no_text_check) {
+    if (sources.cli.empty() && options.guest_cli.empty()) {
+      throw Error(ErrorKind::usage, "bench-cli-missing", "no llama-cli is named, and none lies beside llama-bench: whether the GPU computes the right text cannot be seen")
+          .fix("--cli FILE or --guest-cli PATH; --no-text-check goes without the comparison");
+    }
+    place.cli = at(sources.cli, options.guest_cli);
+  }
+  find_host(options, place);
+  return place;
+}
+
+std::vector<std::string> BenchPlace::paths() const {
+  std::vector<std::string> out{bench, model};
+  if (!cli.empty()) { out.push_back(cli); }
+  return out;
+}
+
+std::optional<std::string> BenchPlace::host_differs(const std::vector<std::string>& hashes) const {
+  if (host_hashes.empty() || host_hashes[1] == hashes.at(1)) { return std::nullopt; }
+  return fmt::format("the host's model is not the guest's: sha256 {} and {}", host_hashes[1].substr(0, 12), hashes[1].substr(0, 12));
+}
+
+std::optional<std::string> BenchPlace::host_note(const std::vector<std::string>& hashes) const {
+  if (host_hashes.empty() || host_hashes[0] == hashes.at(0)) { return std::nullopt; }
+  return fmt::format("the host's llama-bench is another file than the guest's (sha256 {} and {}); the report compares their builds", host_hashes[0].substr(0, 12),
+                     hashes[0].substr(0, 12));
+}
+
+std::string receipt_defect(const std::string& receipt, std::optional<int> pid) {
+  const auto seen = nlohmann::json::parse(receipt, nullptr, false);
+  if (!seen.is_object()) { return "the library wrote no receipt: it was not in the process"; }
+  const auto word = [&](const char* key) {
+    const auto found = seen.find(key);
+    return found != seen.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (!pid || seen.value("pid", nlohmann::json()) != *pid) { return "the library's receipt is of another process"; }
+  if (word("outcome") == "active") { return {}; }
+  return fmt::format("the library was {}: {}", word("outcome"), word("reason"));
+}
+
+}  // namespace lumelift
