@@ -108,8 +108,7 @@ class Unlock {
     const auto seen = guest.look(goal_.paths(), Deadline::in(look_limit));
     std::optional<AgentSeen> agent;
     if (goal_.agent) {
-      guest.lint_plist_text(goal_.files.back().content);
-      agent = guest.agent(goal_.agent->domain, goal_.agent->label);
+      agent = guest.lint_and_agent(goal_.files.back().content, goal_.agent->domain, goal_.agent->label);
       glimpse_ = {*agent, {}};
     }
     return plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);

@@ -96,8 +96,8 @@ class Guest {
   /// The same, and after it the content of a file of at most 64 KiB (nothing when there is none); one round trip.
   [[nodiscard]] std::pair<AgentSeen, std::optional<std::string>> agent_and_file(const std::string& domain, const std::string& label,
                                                                                 const std::string& path);
-  /// Has the guest's plutil check a plist before anything is written. Throws "agent-plist-refused".
-  void lint_plist_text(std::string_view plist);
+  /// As agent(), while the guest's plutil checks a plist before anything is written. Throws "agent-plist-refused".
+  [[nodiscard]] AgentSeen lint_and_agent(std::string_view plist, const std::string& domain, const std::string& label);
   /// Loads the plist and looks until the label is there, as returned; decides status 5, 37, 119, 125 by looking, never by number alone.
   AgentGlimpse bootstrap(const std::string& domain, const std::string& label, const std::string& plist, const sys::Deadline& deadline);
   /// Unloads and waits until launchd no longer knows the label. Unknown already is success.

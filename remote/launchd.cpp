@@ -39,6 +39,11 @@ constexpr std::string_view file_before = "file=$3; set -- \"$1\" \"$2\"\n";
 constexpr std::string_view file_after = R"sh(
 if [ -f "$file" ] && [ "$(/usr/bin/wc -c < "$file")" -le 65536 ]; then printf 'file\037%s\036' "$(/bin/cat "$file")"; fi)sh";
 
+// Beside the questions: the property list on standard input is checked.
+constexpr std::string_view lint_before = R"sh(exec 3<&0
+{ text=$(/usr/bin/plutil -lint - 2>&1 <&3); printf 'lint\037%s\037%s\036' $? "$text"; } &
+)sh";
+
 struct Said {
   int status = 0;
   std::string text;
@@ -51,6 +56,7 @@ struct Look {
   JobText now;           ///< `loaded` only when launchd knows the label
   bool domain_known = false;
   std::optional<std::string> file;
+  std::optional<Said> lint;
 };
 
 Said said(std::string_view value) {
@@ -63,7 +69,7 @@ Said said(std::string_view value) {
 
 /// Has its own time: the caller's deadline ends its waiting, not the last look that explains why it waited in vain.
 Look ask(Session& session, const std::string& domain, const std::string& label, std::vector<std::string> verb = {},
-         const std::string& file = {}) {
+         const std::string& file = {}, std::string_view plist = {}) {
   std::vector<std::string> arguments{domain, label};
   arguments.insert(arguments.end(), verb.begin(), verb.end());
   std::string script(ask_script);
@@ -71,7 +77,8 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     arguments.push_back(file);
     script = std::string(file_before) + script + std::string(file_after);
   }
-  const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s));
+  if (!plist.empty()) { script.insert(0, lint_before); }
+  const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s), {.input = plist});
   Look look;
   bool complete = false;
   bool disabled = false;
@@ -80,6 +87,7 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     if (key == "job") { look.job = said(value); }
     if (key == "disabled") { disabled = true; }
     if (key == "file") { look.file = value; }
+    if (key == "lint") { look.lint = said(value); }
     if (key == "domain") {
       look.domain_known = said(value).status == 0;
       complete = true;
@@ -100,9 +108,18 @@ Error failed(const char* id, const std::string& text, const Look& look) {
   return error;
 }
 
-Error bad_list(const std::string& what, const ScriptAnswer& answer) {
-  return Error(ErrorKind::failed, "agent-plist-refused", what + " is not valid")
-      .note("plutil said: " + excerpt(answer.body + answer.err));
+Error bad_list(const std::string& what, const std::string& words) {
+  return Error(ErrorKind::failed, "agent-plist-refused", what + " is not valid").note("plutil said: " + excerpt(words));
+}
+
+AgentSeen seen_in(const Look& look, const std::string& label) {
+  const int status = look.job.status;
+  const bool answered = status == 0 || status == no_service || !look.domain_known;
+  if (!answered) {
+    throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("launchctl cannot say whether {} is loaded", label))
+        .note(fmt::format("it ended with {}: {}", status, excerpt(look.job.text)));
+  }
+  return look.now.seen;
 }
 
 /// The Error for a bootstrap that loaded nothing, or nothing when it may be tried once more.
@@ -134,19 +151,13 @@ std::pair<AgentSeen, std::optional<std::string>> Guest::agent_and_file(const std
                                                                        const std::string& path) {
   if (!path.empty()) { require_plain_path(path); }
   const auto look = ask(session_, domain, label, {}, path);
-  const int status = look.job.status;
-  const bool answered = status == 0 || status == no_service || !look.domain_known;
-  if (!answered) {
-    throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("launchctl cannot say whether {} is loaded", label))
-        .note(fmt::format("it ended with {}: {}", status, excerpt(look.job.text)));
-  }
-  return {look.now.seen, look.file};
+  return {seen_in(look, label), look.file};
 }
 
-void Guest::lint_plist_text(std::string_view plist) {
-  const auto answer = run_script(session_, "check a property list", "exec /usr/bin/plutil -lint -", {},
-                                 sys::Deadline::in(30s), {.input = plist});
-  if (!answer.ok()) { throw bad_list("the agent's property list", answer); }
+AgentSeen Guest::lint_and_agent(std::string_view plist, const std::string& domain, const std::string& label) {
+  const auto look = ask(session_, domain, label, {}, {}, plist);
+  if (!look.lint || look.lint->status != 0) { throw bad_list("the agent's property list", look.lint ? look.lint->text : "nothing"); }
+  return seen_in(look, label);
 }
 
 AgentGlimpse Guest::bootstrap(const std::string& domain, const std::string& label, const std::string& plist,
@@ -185,7 +196,7 @@ AgentGlimpse Guest::bootstrap(const std::string& domain, const std::string& labe
       if (verb->status == input_output) {
         const auto answer = run_script(session_, "check " + plist, "exec /usr/bin/plutil -lint \"$1\" </dev/null", {plist},
                                        deadline);
-        if (!answer.ok()) { throw bad_list(plist, answer); }
+        if (!answer.ok()) { throw bad_list(plist, answer.body + answer.err); }
       }
       if ((!wait_only && tries >= most_tries) || (wait_only && look_until.expired())) {
         throw failed("agent-not-loaded", fmt::format("launchd took {} and yet does not know {} in {}", plist, label, domain),

@@ -181,8 +181,8 @@ TEST_CASE("an agent is loaded, seen and removed") {
   Guest guest(session);
   const auto plist = lab.home() + "/io.test.plist";
   const auto text = agent_text(lab.home(), "io.test", {"/bin/sleep", "100"});
-  guest.lint_plist_text(text);
-  CHECK(error_id([&] { guest.lint_plist_text("<plist><dict>&</dict></plist>"); }) == "agent-plist-refused");
+  CHECK_FALSE(guest.lint_and_agent(text, "gui/501", "io.lumelift.none").loaded);
+  CHECK(error_id([&] { (void)guest.lint_and_agent("<plist><dict>&</dict></plist>", "gui/501", "io.lumelift.none"); }) == "agent-plist-refused");
   put(plist, text);
   CHECK_FALSE(guest.agent("gui/501", "io.test").loaded);
   guest.bootout("gui/501", "io.test", soon());
