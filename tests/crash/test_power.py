@@ -126,20 +126,22 @@ def recorded(tmp_path_factory):
     return parse(trace)
 
 
-def reference(ops, folder):
+@pytest.fixture(scope="module")
+def states(recorded, tmp_path_factory):
     """After each call: the journal's content with nothing lost."""
+    ops, folder = recorded, tmp_path_factory.mktemp("whole")
     disk, states, last = Disk(), [], None
     for op in ops:
         disk.apply(op)
-        if op.what not in ("start",):
+        # Of a frame in the log the head alone makes no difference.
+        if op.what != "start" and not (op.what == "write" and len(op.data) == 24):
             last = content_of(lay_down(folder, disk.after_loss("kept", random)))
         states.append(last)
     return states
 
 
 @pytest.mark.parametrize("policy", ["dropped", "torn", "mixed"])
-def test_r95_every_moment_of_a_power_loss(recorded, tmp_path, policy):
-    states = reference(recorded, tmp_path / "whole")
+def test_r95_every_moment_of_a_power_loss(recorded, states, tmp_path, policy):
     chance = random.Random(policy)
     disk, promised, cut_short = Disk(), 0, 0
     for number, op in enumerate(recorded):
