@@ -213,14 +213,15 @@ void Engine::apply_preference(RunId run, SetPreference step) {
   Claim claim{resource, link_.vm(), {}, sys::wall_seconds()};
   if (other != claims.end()) { step.before = pref_from_json(other->before); }
   const Look look = observe(step);
-  if (look.seen == Seen::other) {
+  // Under another VM's claim the value must be ours: whoever changed it meanwhile changed it under that VM too.
+  if (look.seen == Seen::other && other == claims.end()) {
     throw Error(ErrorKind::failed, "world-moved", fmt::format("the host preference {} is {}, neither {} nor {}", step.key.key, look.actual, shown(step.before), shown(step.after)))
         .fix("somebody else is changing it; try again");
   }
   if (look.seen == Seen::after) { claim.since = other != claims.end() ? other->since : 0; }
   claim.before = to_json(step.before);
   const int position = journal_.intend(run, to_json(Step(step)), claim);
-  if (look.seen == Seen::before) { set(step, Side::after); }
+  if (look.seen != Seen::after) { set(step, Side::after); }
   journal_.mark(run, position, StepState::done);
   console_.step("host", fmt::format("{}  {}   (claimed by {})", step.key.key,
                                     look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)), link_.vm()));

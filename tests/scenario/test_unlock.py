@@ -162,6 +162,20 @@ def test_two_vms_share_the_preference_and_the_last_one_restores_it(lab):
     assert without_boots(lab.snapshot()) == before
 
 
+def test_a_preference_deleted_under_a_claim_is_set_again(lab):
+    for name in ("a", "b"):
+        lab.add_vm(name, running=True, arch="x86_64")
+    set_preference(lab, ("boolean", False))
+    lab.start()
+    before = without_boots(lab.snapshot())
+    assert run(lab, "unlock", "a").rc == 0
+    set_preference(lab, None)
+    assert run(lab, "unlock", "b").rc == 0
+    assert run(lab, "rollback", "a").rc == 0
+    assert run(lab, "rollback", "b").rc == 0
+    assert without_boots(lab.snapshot()) == before
+
+
 def test_rollback_host_restores_the_preference_alone(up):
     assert run(up, "unlock", "ci-1").rc == 0
     done = run(up, "rollback", "--host")

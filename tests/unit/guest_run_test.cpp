@@ -39,7 +39,9 @@ TEST_CASE("the mark is found wherever the pieces are cut") {
   const std::string text = "from a start file\n\036feed 4711\036first\0bytes\036";
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
     MarkCutter cutter("feed");
-    const std::string own = cutter.feed(text.substr(0, cut)) + cutter.feed(text.substr(cut)) + cutter.rest();
+    std::string own = cutter.feed(text.substr(0, cut));
+    own += cutter.feed(text.substr(cut));
+    own += cutter.rest();
     CHECK(own == "first");
     CHECK(cutter.pid() == 4711);
   }

@@ -128,9 +128,12 @@ TEST_CASE("the version of lume: found, too old, unreadable, missing") {
   CHECK(holds(error->fix(), "install"));
 }
 
-TEST_CASE("R02: lume that answers nothing knows no VM; one that prints something else is unreadable") {
-  CHECK_FALSE(FakeLume("get) exit 0;;").lume().find("v"));
-  CHECK_FALSE(FakeLume("get) echo '[]';;").lume().find("v"));
+TEST_CASE("R02: lume get that prints no VM is broken, not a VM that is gone; an empty list is one") {
+  for (const char* answer : {"get) exit 0;;", "get) echo '[]';;"}) {
+    const auto broken = error_of([&] { (void)FakeLume(answer).lume().find("v"); });
+    REQUIRE(broken);
+    CHECK(broken->id() == "lume-unreadable");
+  }
   CHECK(FakeLume("ls) echo '[]';;").lume().list().empty());
   const auto error = error_of([] { (void)FakeLume("get) echo 'fatal vnc://:secret@h:1';;").lume().find("v"); });
   REQUIRE(error);
