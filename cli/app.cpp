@@ -158,9 +158,14 @@ class Commands {
     declare_bench();
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
-    report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or a folder of them")->required();
+    report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or folders of them");
+    report_command.add_option("--arm", report->arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated");
     report_command.add_option("--format", report->format, "text, json, csv, markdown or html")->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))->capture_default_str();
     report_command.add_option("-o,--output", report->output, "Write to this file");
+    report_command.add_option("--spread-flag", report->spread_flag, "Spread above which a row is flagged")->capture_default_str();
+    report_command.add_option("--spread-reject", report->spread_reject, "Spread above which a row is not used")->capture_default_str();
+    report_command.add_option("--material", report->material, "Smallest change of a median that counts")->capture_default_str();
+    declare_evidence();
   }
 
   void declare_bench() {
@@ -212,6 +217,23 @@ class Commands {
       run->command = global_.command;
       run->terminal_type = environment("TERM").value_or("");
     });
+  }
+
+  /// Bundles of raw outputs, and what was proven on this host.
+  void declare_evidence() {
+    auto evidence = std::make_shared<EvidenceOptions>();
+    CLI::App& evidence_command = add("evidence", "Pack, verify or post a bundle of raw benchmark outputs", evidence, &run_evidence);
+    evidence_command.add_option("ACTION", evidence->action, "pack, verify or issue")->required()->check(CLI::IsMember({"pack", "verify", "issue"}));
+    evidence_command.add_option("FOLDER", evidence->folder, "Raw outputs (pack), or the bundle")->required();
+    evidence_command.add_option("BUNDLE", evidence->bundle, "The bundle to make (pack)");
+    evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; may be repeated");
+    evidence->local_user = environment("USER").value_or("");
+    evidence->local_host = environment("HOSTNAME").value_or("");
+    auto compat = std::make_shared<CompatOptions>();
+    CLI::App& compat_command = add("compat", "What was proven on this host: list, add BUNDLE, forget [WORKLOAD]", compat, &run_compat);
+    compat_command.add_option("ACTION", compat->action, "list, add or forget")->check(CLI::IsMember({"list", "add", "forget"}))->capture_default_str();
+    compat_command.add_option_function<std::string>(
+        "ARGUMENT", [compat](const std::string& value) { compat->bundle = compat->workload = value; }, "Bundle to add, or workload to forget");
   }
 
   Global& global_;
