@@ -71,6 +71,8 @@ void add_login(CLI::App& command, Global& global) {
   command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
   command.add_option("--port", login.port, "SSH port of the guest")->envname("LUMELIFT_PORT")->check(CLI::Range(1, 65535))->capture_default_str()->group("Login");
   command.add_option("--key", login.key_file, "Private key file")->envname("LUMELIFT_KEY")->group("Login");
+  // Without one, CLI11 reads the environment for all other commands too, after this one's words and over them.
+  command.parse_complete_callback([] {});
   command.add_flag("--agent", login.use_agent, "Also try keys of the SSH agent (two at most)")->group("Login");
   command.add_option("--password-fd", login.password_fd, "Read the password from this open descriptor")->check(CLI::NonNegativeNumber)->group("Login");
   command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->group("Login");
