@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <cerrno>
+
 #include "host/sys/error.hpp"
 
 namespace lumelift {
@@ -106,7 +108,8 @@ void Database::unreadable(std::string_view reason) const {
 void Database::fail(int code) const {
   const bool told = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code;
   const std::string reason = told ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
-  const bool no_room = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE;
+  const bool told_full = handle_ != nullptr && sqlite3_system_errno(handle_) == ENOSPC;
+  const bool no_room = (code & 0xff) == SQLITE_FULL || ((code & 0xff) == SQLITE_IOERR && told_full);
   switch (no_room ? SQLITE_FULL : code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
