@@ -81,17 +81,22 @@ while [ $# -gt 0 ]; do
 done
 echo done)sh";
 
-constexpr std::string_view remove_folder_script = R"sh(if [ -L "$1" ]; then echo link; exit 0; fi
-if [ ! -e "$1" ]; then echo done; exit 0; fi
-if [ ! -d "$1" ]; then echo kind; exit 0; fi
-if [ "$2" = all ]; then
-  /bin/rm -rf "$1" && echo done
+constexpr std::string_view remove_folder_script = R"sh(path=$1 how=$2
+shift 2
+for own in "$@" "$path"; do if [ -L "$own" ]; then echo link; exit 0; fi; done
+if [ ! -e "$path" ]; then echo done; exit 0; fi
+if [ ! -d "$path" ]; then echo kind; exit 0; fi
+if [ "$how" = all ]; then
+  /bin/rm -rf "$path" && echo done
 else
-  /bin/rmdir "$1" && echo done
+  /bin/rmdir "$path" && echo done
 fi)sh";
 
-constexpr std::string_view remove_file_script = R"sh(if [ -d "$1" ] && [ ! -L "$1" ]; then echo kind; exit 0; fi
-/bin/rm -f "$1" && echo done)sh";
+constexpr std::string_view remove_file_script = R"sh(path=$1
+shift
+for own in "$@"; do if [ -L "$own" ]; then echo link; exit 0; fi; done
+if [ -d "$path" ] && [ ! -L "$path" ]; then echo kind; exit 0; fi
+/bin/rm -f "$path" && echo done)sh";
 
 // What would make a stock process anything but stock, or an injected one carry more than it was given.
 constexpr std::string_view scrub =
@@ -101,6 +106,12 @@ constexpr std::string_view scrub =
     "LUMELIFT_INHERIT LUMELIFT_RECEIPT LUMELIFT_TRACE LUMELIFT_VERBOSE; ";
 
 sys::Deadline shortly() { return sys::Deadline::in(30s); }
+
+std::vector<std::string> with_own_folders(std::vector<std::string> words, const std::string& path) {
+  const auto own = own_folders_above(path);
+  words.insert(words.end(), own.begin(), own.end());
+  return words;
+}
 
 Error path_error(std::string_view verb, const std::string& path, const ScriptAnswer& answer) {
   const auto& body = answer.body;
@@ -189,8 +200,8 @@ void Guest::remove_folder(const std::string& path, Remove how) {
   if (how == Remove::with_content && std::count(path.begin(), path.end(), '/') < 3) {
     throw Error(ErrorKind::usage, "guest-path-unsafe", fmt::format("'{}' is too near the root to be removed whole", path));
   }
-  const auto answer = run_script(session_, "remove " + path, remove_folder_script,
-                                 {path, how == Remove::with_content ? "all" : "empty"}, sys::Deadline::in(120s));
+  const auto words = with_own_folders({path, how == Remove::with_content ? "all" : "empty"}, path);
+  const auto answer = run_script(session_, "remove " + path, remove_folder_script, words, sys::Deadline::in(120s));
   if (answer.body == "done\n") { return; }
   if (answer.err.find("not empty") != std::string::npos) {
     throw Error(ErrorKind::incomplete, "guest-folder-not-empty",
@@ -201,7 +212,7 @@ void Guest::remove_folder(const std::string& path, Remove how) {
 
 void Guest::remove_file(const std::string& path) {
   require_plain_path(path);
-  const auto answer = run_script(session_, "remove " + path, remove_file_script, {path}, shortly());
+  const auto answer = run_script(session_, "remove " + path, remove_file_script, with_own_folders({path}, path), shortly());
   if (answer.body != "done\n") { throw path_error("remove", path, answer); }
 }
 
