@@ -45,7 +45,7 @@ void kill_in_guest(Session& session, int pid, std::string_view signal) {
   static_cast<void>(session.exec(fmt::format("/bin/kill -{} {}", signal, pid), Deadline::in(tool_limit)));
 }
 
-Asked asked(const std::string& command, const std::string& answer, std::optional<int> status) { return {command, answer, status.value_or(-1)}; }
+Asked asked(const std::string& command, const std::string& answer, std::optional<int> status) { return {command, answer, status.value_or(-1), {}}; }
 
 }  // namespace
 

@@ -33,6 +33,7 @@ struct Watched {
 struct Asked {
   std::string command, answer;
   int status = 0;
+  sys::Stopwatch since = {};  ///< runs from the answer on
 };
 /// The guest's clock first.
 [[nodiscard]] std::vector<Asked> ask_guest(Guest& guest);
