@@ -66,6 +66,12 @@ Context make_context(Console& console) {
   return context;
 }
 
+/// Takes a variable out of our environment together with its bytes, which /proc would go on to show.
+void forget(const char* name) {
+  if (char* value = std::getenv(name)) { std::fill_n(value, std::char_traits<char>::length(value), '\0'); }
+  ::unsetenv(name);
+}
+
 void add_login(CLI::App& command, Global& global) {
   auto& login = global.login;
   command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
@@ -302,8 +308,8 @@ int run(int argc, char** argv) {
   global.login.password_env = environment("LUMELIFT_PASSWORD");
   global.login.passphrase_env = environment("LUMELIFT_KEY_PASSPHRASE");
   // No child of ours is to see them.
-  ::unsetenv("LUMELIFT_PASSWORD");
-  ::unsetenv("LUMELIFT_KEY_PASSPHRASE");
+  forget("LUMELIFT_PASSWORD");
+  forget("LUMELIFT_KEY_PASSPHRASE");
   Console console(console_options(global));
   sys::arm_signals();
   sys::observe_runs([&console](const sys::Command& command, const sys::Outcome& outcome) {
