@@ -16,25 +16,21 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds start_limit{20'000}, tool_limit{15'000};
-constexpr Milliseconds jump{2'000};  // more than a slow tick, less than any sleep or set clock
+constexpr Milliseconds jump{2'000};  // more than whole seconds and a slow tick make, less than any sleep
 constexpr std::size_t keep_cap = 64u << 20;
 constexpr int by_signal = 128;
-
-Milliseconds wall_clock() {
-  return std::chrono::duration_cast<Milliseconds>(std::chrono::system_clock::now().time_since_epoch());
-}
 
 /// Compares this Mac's two clocks. They drift apart when it slept or when somebody set the time.
 class ClockPair {
  public:
   [[nodiscard]] std::optional<std::string> jumped() const {
-    const auto drift = (wall_clock() - wall_) - watch_.elapsed();
+    const Milliseconds drift = std::chrono::seconds(sys::wall_seconds() - wall_) - watch_.elapsed();
     if (std::chrono::abs(drift) < jump) { return std::nullopt; }
     return fmt::format("this Mac's clocks went {:.1f} s apart", static_cast<double>(drift.count()) / 1000);
   }
 
  private:
-  Milliseconds wall_ = wall_clock();
+  std::int64_t wall_ = sys::wall_seconds();
   sys::Stopwatch watch_;
 };
 
