@@ -147,7 +147,7 @@ class Commands {
     add_target(probe_command, probe->target, global_, true);
     probe_command.add_option("--profile", probe->profile, "Profile name or file")->capture_default_str();
     auto history = std::make_shared<HistoryOptions>();
-    add("history", "List what was done, newest first", history, &run_history).add_option("VM", history->vm, "Only this VM");
+    add("history", "List what was done, oldest first", history, &run_history).add_option("VM", history->vm, "Only this VM");
     auto doctor = std::make_shared<DoctorOptions>();
     add_target(add("doctor", "Check every precondition; each finding with evidence and fix", doctor, &run_doctor), doctor->target, global_, false);
     auto trust = std::make_shared<TrustOptions>();
