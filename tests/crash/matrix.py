@@ -200,6 +200,10 @@ class Worker:
         if case.second:
             verdict.killed_twice = self.run(lab, recovery, case.second).returncode == -9
         done = self.run(lab, recovery)
+        if done.returncode == -9:
+            # "After" a `lume run` that stays, since it is the VM, means: when the recovery stops it. That makes two kills.
+            verdict.killed_twice = True
+            done = self.run(lab, recovery)
         if done.returncode:
             raise Trouble(f"the recovery `{' '.join(recovery)}` gave {done.returncode}\n{done.stdout}{done.stderr}")
         # What the scenario has left to do; a VM that was recovered by rollback has nothing to take back any more.
