@@ -5,7 +5,7 @@
 #include "cli/bench_folder.hpp"
 #include "cli/bench_programs.hpp"
 #include "host/sys/error.hpp"
-#include "unit/scratch.hpp"
+#include "tests/unit/scratch.hpp"
 
 using namespace lumelift;
 using lumelift::test::Scratch;
