@@ -47,7 +47,6 @@ FAULTS = (
     Fault("lume-dies", "`lume get` is killed in the middle of its answer", 1, "lume-failed", tool="lume", fault={"match": "get", "die": True}),
     Fault("lume-version-garbage", "`lume --version` prints bytes that are no text", 1, "lume-unreadable", tool="lume",
           fault={"match": "--version", "garbage": True}),
-    Fault("lume-get-once", "one `lume get` in the middle fails", 0, "", DONE, tool="lume", fault={"match": "get", "nth": 6, "exit": 1}),
     Fault("r08-lume-run-fails", "`lume run` exits 1 once", 1, "vm-start-failed", tool="lume",
           fault={"match": "run", "nth": 1, "exit": 1, "stderr": "Error: no\n"}),
     Fault("lume-run-dies", "`lume run` is killed before the VM runs", 1, "lume-failed", tool="lume", fault={"match": "run", "nth": 1, "exit": 137}),
