@@ -111,7 +111,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// True once the child is a zombie. It is left one for now: that keeps its group's number from being reused.
+  /// True once the child is a zombie. It stays one until it is reaped, which keeps its group's number from being reused.
   [[nodiscard]] bool ended() const {
     siginfo_t info{};
     while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
