@@ -71,7 +71,8 @@ async def session(process):
         words += ["-c", command]
     environment = {"HOME": vm.home, "USER": vm["user"], "SSH_CONNECTION": "127.0.0.1 1 127.0.0.1 22", "PATH": "/usr/bin:/bin"}
     child = await asyncio.create_subprocess_exec(*words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+    # With send_eof the end of one stream closes the channel for what the other still has to say.
+    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr, send_eof=False)
     status = await child.wait()
     await process.stdout.drain()
     await process.stderr.drain()

@@ -91,7 +91,8 @@ def test_password_logins(lab, server, method):
         return subprocess.run(["/usr/bin/python3", "-c", PASSWORD_LOGIN, vm["ip"], str(vm.port), password, method], capture_output=True,
                               text=True, check=False, timeout=30)
 
-    assert login("lume").stdout == "out err 4\n"
+    right = login("lume")
+    assert (right.stdout, right.returncode) == ("out err 4\n", 0), right.stderr
     assert os.path.isdir(os.path.join(lab.vm("tahoe").home, "made"))
     assert "PermissionDenied" in login("wrong").stderr
     if server == "kbdint":

@@ -56,9 +56,11 @@ async def handle(process):
         return
     command = await asyncio.create_subprocess_shell(
         process.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-    await process.redirect(stdin=command.stdin, stdout=command.stdout, stderr=command.stderr)
+    # With send_eof the end of one stream closes the channel for what the other still has to say.
+    await process.redirect(stdin=command.stdin, stdout=command.stdout, stderr=command.stderr, send_eof=False)
     status = await command.wait()
     await process.stdout.drain()
+    await process.stderr.drain()
     process.exit(status)
 
 
