@@ -14,20 +14,10 @@ using namespace lumelift;
 using sys::Deadline;
 using sys::FileLock;
 using sys::Milliseconds;
+using test::error_of;
+using test::holds;
 
 namespace {
-
-template <typename Body>
-std::optional<Error> error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 int files_in(const test::fs::path& folder) {
   int count = 0;

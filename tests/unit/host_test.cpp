@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,22 +13,12 @@
 
 using namespace lumelift;
 using sys::Milliseconds;
+using test::error_of;
+using test::holds;
 
 namespace {
 
 const PrefKey key{"com.example.graphics", "Level"};
-
-template <typename Body>
-std::optional<Error> error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string plist(const std::string& entries) {
   return R"(<?xml version="1.0" encoding="UTF-8"?>

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,8 @@
 using namespace lumelift;
 using sys::Deadline;
 using sys::Milliseconds;
+using test::error_of;
+using test::holds;
 using Access = Journal::Access;
 
 namespace {
@@ -27,18 +28,6 @@ struct Folder : test::Scratch {
   [[nodiscard]] test::fs::path file() const { return state() / "journal.sqlite"; }
   [[nodiscard]] Journal open(Access access = Access::write) const { return {state(), access}; }
 };
-
-template <typename Body>
-std::optional<Error> error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 void sql(const test::fs::path& file, const char* statement) {
   sqlite3* handle = nullptr;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,20 +14,10 @@
 using namespace lumelift;
 using sys::Deadline;
 using sys::Milliseconds;
+using test::error_of;
+using test::holds;
 
 namespace {
-
-template <typename Body>
-std::optional<Error> error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string all_of(const Error& error) {
   std::string text = error.message();

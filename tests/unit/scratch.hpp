@@ -9,8 +9,11 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
+
+#include "host/sys/error.hpp"
 
 namespace lumelift::test {
 
@@ -69,6 +72,19 @@ class PathFirst {
  private:
   std::string old_;
 };
+
+/// The Error that `body` throws; nothing when it does not.
+template <typename Body>
+std::optional<Error> error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Runs `body` in a forked process and returns its wait status; for what a test must not do to itself.
 inline int in_child(const std::function<int()>& body) {
