@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/guest_verdict.hpp"
+#include "cli/json_text.hpp"
 #include "host/sys/hash.hpp"
 #include "host/sys/process.hpp"
 
@@ -140,7 +141,7 @@ std::optional<std::string> BenchPlace::host_note(const std::vector<std::string>&
 }
 
 std::string receipt_defect(const std::string& receipt, std::optional<int> pid) {
-  const auto seen = nlohmann::json::parse(receipt, nullptr, false);
+  const auto seen = nlohmann::json::parse(json_text(receipt), nullptr, false);
   if (!seen.is_object()) { return "the library wrote no receipt: it was not in the process"; }
   const auto word = [&](const char* key) {
     const auto found = seen.find(key);

@@ -5,6 +5,7 @@
 
 #include "cli/guest_run.hpp"
 #include "cli/guest_verdict.hpp"
+#include "cli/json_text.hpp"
 #include "cli/operation.hpp"
 #include "host/sys/file.hpp"
 
@@ -26,7 +27,8 @@ class Receipt {
   Receipt(Guest& guest, Transfer& transfer, std::string path) : guest_(guest), transfer_(transfer), path_(std::move(path)) {}
 
   void look(std::optional<int> pid) {
-    const json seen = json::parse(transfer_.read(path_, receipt_cap).value_or(""), nullptr, false);
+    const std::string written = transfer_.read(path_, receipt_cap).value_or("");
+    const json seen = json::parse(json_text(written), nullptr, false);
     if (!seen.is_object() || (pid && seen.value("pid", json()) != *pid)) { return; }
     text_ = seen.dump(-1, ' ', false, json::error_handler_t::replace);
     outcome_ = word(seen, "outcome");

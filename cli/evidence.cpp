@@ -10,6 +10,7 @@
 #include "cli/arms.hpp"
 #include "cli/console.hpp"
 #include "cli/evidence_bundle.hpp"
+#include "cli/json_text.hpp"
 #include "cli/sanitise.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
@@ -63,7 +64,8 @@ Environment read_environment(const fs::path& raw, const std::vector<Arm>& arms) 
   }
   const auto file = raw / "environment.json";
   if (!fs::exists(file)) return environment;
-  const auto object = nlohmann::json::parse(sys::read_file(file, evidence_file_cap), nullptr, false);
+  const auto stored = sys::read_file(file, evidence_file_cap);
+  const auto object = nlohmann::json::parse(json_text(stored), nullptr, false);
   if (!object.is_object()) {
     throw Error(ErrorKind::usage, "evidence-environment", "environment.json is no JSON object")
         .fix("it maps names to text or numbers: " + fmt::format("{}", fmt::join(environment_keys(), ", ")));
@@ -111,7 +113,7 @@ class Partial {
 };
 
 std::string merged_environment(const std::string& existing, const std::vector<std::string>& facts) {
-  auto object = existing.empty() ? ordered_json::object() : ordered_json::parse(existing, nullptr, false);
+  auto object = existing.empty() ? ordered_json::object() : ordered_json::parse(json_text(existing), nullptr, false);
   if (!object.is_object()) throw Error(ErrorKind::usage, "evidence-environment", "environment.json is no JSON object");
   for (const auto& fact : facts) {
     const auto equals = fact.find('=');

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "cli/console.hpp"
+#include "cli/json_text.hpp"
 #include "host/sys/error.hpp"
 
 namespace lumelift {
@@ -63,7 +64,7 @@ bool ProbeAnswers::family(int value) const {
 
 ProbeAnswers parse_probe(const std::string& text) {
   try {
-    const json object = json::parse(text);
+    const json object = json::parse(json_text(text));
     const json& device = object.at("device");
     ProbeAnswers answers;
     answers.raw = object.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -142,7 +143,7 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
       outcome.clear();
     }
     if (seen.pid && outcome != "active") {
-      const json receipt = json::parse(written.value_or(""), nullptr, false);
+      const json receipt = json::parse(json_text(written.value_or("")), nullptr, false);
       if (receipt.is_object() && receipt.value("pid", json(0)) == proof.pid) {
         outcome = text_of(receipt, "outcome");
         reason = text_of(receipt, "reason");

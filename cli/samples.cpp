@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.hpp"
 #include "cli/statistics.hpp"
 
 namespace lumelift {
@@ -326,6 +327,7 @@ std::optional<Role> role_of(std::string_view name) {
 }
 
 std::optional<Arm> parse_arm(std::string_view text, std::string source) {
+  if (json_text(text).empty() && !text.empty()) { return std::nullopt; }
   auto document = json::parse(text, nullptr, false);
   if (document.is_array()) {
     if (!document.empty() && !looks_like_llama(document.front())) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/drift.hpp"
+#include "cli/json_text.hpp"
 #include "host/sys/fd.hpp"
 #include "remote/inspect.hpp"
 #include "remote/interactive.hpp"
@@ -37,7 +38,7 @@ std::optional<std::int64_t> seconds_of(const std::string& text) {
 
 Check check_receipt(const ProcessSeen& seen, const std::string& name, std::int64_t booted_at) {
   const auto failed = [&](std::string evidence) { return Check{"agent-receipt", false, fmt::format("{}: {}", name, evidence)}; };
-  const json receipt = json::parse(seen.receipt, nullptr, false);
+  const json receipt = json::parse(json_text(seen.receipt), nullptr, false);
   if (seen.receipt.empty()) { return failed("the library wrote no receipt"); }
   if (!receipt.is_object()) { return failed("its receipt cannot be read"); }
   const auto pid = receipt.find("pid");

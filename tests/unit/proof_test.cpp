@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/bench_programs.hpp"
+#include "cli/json_text.hpp"
+#include "cli/samples.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 #include "tests/unit/plans.hpp"
@@ -66,6 +69,22 @@ TEST_CASE("hostile probe output is refused") {
     CAPTURE(text.substr(0, 60));
     CHECK(thrown([&] { (void)parse_probe(text); }).id() == "probe-unreadable");
   }
+}
+
+TEST_CASE("JSON that nests as deep as memory goes does not overflow the stack") {
+  for (const std::string unit : {"[", "{\"a\":"}) {
+    std::string deep;
+    while (deep.size() < 4u << 20) { deep += unit; }
+    const std::string closed = unit == "[" ? std::string(2u << 20, '[') + std::string(2u << 20, ']') : deep;
+    for (const auto& text : {deep, closed, "{\"device\":{\"families\":{}},\"problems\":" + closed + "}"}) {
+      CHECK_THROWS_AS((void)parse_probe(text), Error);
+      CHECK(!receipt_defect(text, 1).empty());
+      CHECK_FALSE(parse_arm(text, "deep.json"));
+    }
+  }
+  CHECK(json_text("{\"a\":\"[[\\\"[\"}").size() == 13);
+  CHECK(json_text(std::string(64, '[')).size() == 64);
+  CHECK(json_text(std::string(65, '[')).empty());
 }
 
 TEST_CASE("a number that is none counts as zero and so falls short") {
