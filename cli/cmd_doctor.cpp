@@ -130,7 +130,10 @@ class Doctor {
     add("guest-sip", Level::good, !facts.sip ? "System Integrity Protection: not known" : *facts.sip ? "System Integrity Protection on: DYLD variables never reach system tools" : "System Integrity Protection off: children of an injected process that are system tools need inherit: false");
     const bool domain = facts.gui_domain || facts.user_domain;
     add("guest-domain", domain ? Level::good : Level::bad, domain ? fmt::format("agents go to {}", facts.domain()) : "launchd knows neither gui nor user domain of this account", domain ? "" : "log in to the guest once");
-    add("guest-disk", facts.disk_free >= enough_disk ? Level::good : Level::bad, fmt::format("{} free", shown_bytes(facts.disk_free)), facts.disk_free >= enough_disk ? "" : "make room in the guest");
+    const auto room = facts.disk_free;
+    add("guest-disk", !room ? Level::warning : *room >= enough_disk ? Level::good : Level::bad,
+        room ? fmt::format("{} free", shown_bytes(*room)) : "the guest's df gave no figure: free space is not known",
+        !room ? "look in the guest: df -k ~" : *room >= enough_disk ? "" : "make room in the guest");
   }
 
   void check_twins(const Journal& journal, const std::string& name) {

@@ -15,20 +15,20 @@ namespace {
 using namespace std::chrono_literals;
 
 // Each tool is a process of its own in a guest that has several cores: all at once, records in any order.
-constexpr std::string_view facts_script = R"sh(tell() { key=$1; shift; text=$("$@" 2>/dev/null </dev/null); printf '%s\037%s\036' "$key" "$text"; }
-knows() { /bin/launchctl print "$2" >/dev/null 2>&1 </dev/null; printf '%s\037%s\036' "$1" $?; }
+constexpr std::string_view facts_script = R"sh(ask() { key=$1; shift; tell "$key" "$("$@" 2>/dev/null </dev/null)"; }
+knows() { /bin/launchctl print "$2" >/dev/null 2>&1 </dev/null; tell "$1" $?; }
 uid=$(/usr/bin/id -u)
 printf 'uid\037%s\036user\037%s\036home\037%s\036shell\037%s\036' "$uid" "${USER:-$LOGNAME}" "$HOME" "$SHELL"
-tell system /usr/sbin/sysctl kern.osproductversion kern.osversion hw.model machdep.cpu.brand_string kern.uuid hw.memsize kern.boottime &
-tell now /bin/date +%s &
-tell disk /bin/df -k "$HOME" &
-tell sip /usr/bin/csrutil status &
+ask system /usr/sbin/sysctl kern.osproductversion kern.osversion hw.model machdep.cpu.brand_string kern.uuid hw.memsize kern.boottime &
+ask now /bin/date +%s &
+ask disk /bin/df -k "$HOME" &
+ask sip /usr/bin/csrutil status &
 knows gui "gui/$uid" &
 knows background "user/$uid" &
 if [ -x /usr/sbin/ioreg ]; then
   platform=$(/usr/sbin/ioreg -rd1 -c IOPlatformExpertDevice 2>/dev/null </dev/null)
   platform=${platform#*\"IOPlatformUUID\" = \"}
-  printf 'platform\037%s\036' "${platform%%\"*}" &
+  tell platform "${platform%%\"*}" &
 fi
 wait)sh";
 
@@ -140,7 +140,8 @@ Error path_error(std::string_view verb, const std::string& path, const ScriptAns
 std::string GuestFacts::domain() const { return fmt::format("{}/{}", gui_domain ? "gui" : "user", uid); }
 
 GuestFacts Guest::facts(const sys::Deadline& deadline) {
-  auto facts = parse_facts(run_script(session_, "ask the guest what it is", facts_script, {}, deadline).body);
+  const auto script = std::string(tell_function) + std::string(facts_script);
+  auto facts = parse_facts(run_script(session_, "ask the guest what it is", script, {}, deadline).body);
   if (facts.os.empty() || facts.build.empty()) {
     // Older systems do not tell their release through sysctl.
     for (const auto& [key, value] :

@@ -25,7 +25,7 @@ struct GuestFacts {
   std::string model, chip;          ///< hw.model "VirtualMac2,1", brand string "Apple M1 Ultra (Virtual)"
   std::string identity;             ///< IOPlatformUUID, else kern.uuid: changes when the VM is cloned or recreated
   std::uint64_t memory = 0;         ///< bytes
-  std::uint64_t disk_free = 0;      ///< bytes available on the home volume
+  std::optional<std::uint64_t> disk_free;  ///< bytes available on the home volume; nothing when df gave no figure
   std::int64_t up_seconds = 0;      ///< since kern.boottime, by the guest's own clock
   std::optional<bool> sip;          ///< System Integrity Protection; nothing when csrutil says neither
   bool gui_domain = false, user_domain = false;  ///< launchctl knows gui/UID, user/UID

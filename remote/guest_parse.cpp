@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "host/sys/error.hpp"
 #include "remote/script.hpp"
@@ -54,16 +55,18 @@ std::optional<std::int64_t> seconds_of(std::string_view text) {
 }
 
 /// The fourth column of df's second line, in bytes. The first column may hold blanks, so columns count from the capacity.
-std::uint64_t free_bytes(std::string_view text) {
+std::optional<std::uint64_t> free_bytes(std::string_view text) {
   const auto lines = split(text, '\n');
-  if (lines.size() < 2) { return 0; }
+  if (lines.size() < 2) { return std::nullopt; }
   std::vector<std::string_view> columns;
   for (const auto column : split(lines[1], ' ')) {
     if (!column.empty()) { columns.push_back(column); }
   }
   const auto capacity = std::find_if(columns.begin(), columns.end(), [](auto column) { return column.ends_with('%'); });
-  if (capacity == columns.begin() || capacity == columns.end()) { return 0; }
-  return number<std::uint64_t>(*std::prev(capacity)).value_or(0) * 1024;
+  if (capacity == columns.begin() || capacity == columns.end()) { return std::nullopt; }
+  const auto blocks = number<std::uint64_t>(*std::prev(capacity));
+  if (!blocks || *blocks > std::numeric_limits<std::uint64_t>::max() / 1024) { return std::nullopt; }
+  return *blocks * 1024;
 }
 
 std::optional<bool> protection(std::string_view text) {
@@ -113,7 +116,7 @@ GuestFacts parse_facts(std::string_view body) {
   facts.uid = *uid;
   facts.user = value("user");
   facts.shell = value("shell");
-  const auto system = value("system");
+  const auto system = unflattened(value("system"));
   facts.os = system_value(system, "kern.osproductversion");
   facts.build = system_value(system, "kern.osversion");
   if (facts.os.empty()) { facts.os = value("os"); }
@@ -122,7 +125,7 @@ GuestFacts parse_facts(std::string_view body) {
   facts.chip = system_value(system, "machdep.cpu.brand_string");
   facts.identity = value("platform").empty() ? system_value(system, "kern.uuid") : value("platform");
   facts.memory = number<std::uint64_t>(system_value(system, "hw.memsize")).value_or(0);
-  facts.disk_free = free_bytes(value("disk"));
+  facts.disk_free = free_bytes(unflattened(value("disk")));
   const auto now = number<std::int64_t>(value("now"));
   const auto booted = seconds_of(system_value(system, "kern.boottime"));
   if (now && booted) { facts.up_seconds = *now - *booted; }

@@ -41,7 +41,7 @@ if [ -f "$file" ] && [ "$(/usr/bin/wc -c < "$file")" -le 65536 ]; then printf 'f
 
 // Beside the questions: the property list on standard input is checked.
 constexpr std::string_view lint_before = R"sh(exec 3<&0
-{ text=$(/usr/bin/plutil -lint - 2>&1 <&3); printf 'lint\037%s\037%s\036' $? "$text"; } &
+{ text=$(/usr/bin/plutil -lint - 2>&1 <&3); tell lint "$?$(printf '\037')$text"; } &
 )sh";
 
 struct Said {
@@ -77,7 +77,7 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     arguments.push_back(file);
     script = std::string(file_before) + script + std::string(file_after);
   }
-  if (!plist.empty()) { script.insert(0, lint_before); }
+  if (!plist.empty()) { script.insert(0, std::string(tell_function) + std::string(lint_before)); }
   const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s), {.input = plist});
   Look look;
   bool complete = false;
@@ -87,7 +87,7 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     if (key == "job") { look.job = said(value); }
     if (key == "disabled") { disabled = true; }
     if (key == "file") { look.file = value; }
-    if (key == "lint") { look.lint = said(value); }
+    if (key == "lint") { look.lint = said(unflattened(value)); }
     if (key == "domain") {
       look.domain_known = said(value).status == 0;
       complete = true;

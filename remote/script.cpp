@@ -72,6 +72,12 @@ ScriptAnswer run_long_script(Session& session, std::string_view what, std::strin
   return script_answer(what, session.exec("'/bin/sh' '-s'", deadline, {.input = text}));
 }
 
+std::string unflattened(std::string_view text) {
+  std::string lines(text);
+  std::replace(lines.begin(), lines.end(), '\035', '\n');
+  return lines;
+}
+
 void require_plain_path(const std::string& path) {
   bool plain = path.size() > 1 && path.front() == '/' && path.back() != '/' && path.find('\0') == std::string::npos;
   for (std::size_t start = 1; plain && start <= path.size();) {

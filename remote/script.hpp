@@ -37,6 +37,20 @@ struct ScriptAnswer {
 /// The same for text without arguments and of any length.
 [[nodiscard]] ScriptAnswer run_long_script(Session& session, std::string_view what, std::string_view script,
                                            const sys::Deadline& deadline);
+/// For scripts whose background jobs answer side by side: `tell KEY TEXT` prints one record with the text on one line, so that it
+/// is one write and no other can come between. A Mac's /bin/sh is bash, which writes line by line, and at most 1 KiB at once.
+inline constexpr std::string_view tell_function = R"sh(tell() (
+  key=$1 mark=$(printf '\035')
+  set -f
+  IFS='
+'
+  set -- $2
+  IFS=$mark
+  printf '%s\037%.900s\036' "$key" "$*"
+)
+)sh";
+/// The lines of such a text again, without the empty ones.
+[[nodiscard]] std::string unflattened(std::string_view text);
 /// Reads the answer out of a finished command.
 [[nodiscard]] ScriptAnswer script_answer(std::string_view what, const ExecResult& result);
 

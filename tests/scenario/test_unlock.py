@@ -257,3 +257,11 @@ def test_doctor_gives_each_finding_an_id(up):
     levels = {finding["id"]: finding["level"] for finding in done.json["findings"]}
     assert {"host-chip", "kit", "lume", "host-preference", "vm-state", "guest-login", "guest-domain", "guest-disk"} <= set(levels)
     assert all(finding["evidence"] for finding in done.json["findings"])
+
+
+def test_doctor_says_of_a_silent_df_that_it_is_silent(up):
+    fault = up.fault("df", exit=1, stderr="df: no such volume\n")
+    done = run(up, "--json", "doctor", "ci-1")
+    assert done.rc == 0 and up.fault_count(fault), done
+    disk = next(finding for finding in done.json["findings"] if finding["id"] == "guest-disk")
+    assert disk["level"] == "warning" and "not known" in disk["evidence"], disk

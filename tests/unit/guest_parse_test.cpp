@@ -1,6 +1,11 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "host/sys/error.hpp"
+#include "host/sys/fd.hpp"
+#include "host/sys/process.hpp"
 #include "remote/guest_parse.hpp"
 #include "remote/kex.hpp"
 #include "remote/key_file.hpp"
@@ -104,7 +109,13 @@ TEST_CASE("facts") {
   CHECK(facts.sip == false);
   CHECK(facts.domain() == "user/502");
   CHECK(parse_facts(body + record("platform", "P")).identity == "P");
-  CHECK_FALSE(parse_facts(record("uid", "1") + record("home", "/h") + record("sip", "unknown (Custom)")).sip);
+  const auto unknown = parse_facts(record("uid", "1") + record("home", "/h") + record("sip", "unknown (Custom)"));
+  CHECK_FALSE(unknown.sip);
+  CHECK_FALSE(unknown.disk_free);
+  for (const auto* text : {"df: no such volume", "Filesystem\nabc", "Filesystem\n/dev/disk x x x 1%", "Filesystem\n/dev/disk 1 1 18446744073709551615 1%"}) {
+    CHECK_FALSE(parse_facts(record("uid", "1") + record("home", "/h") + record("disk", text)).disk_free);
+  }
+  CHECK(parse_facts(record("uid", "1") + record("home", "/h") + record("disk", "Filesystem\035/dev/disk 9 2 7 1%")).disk_free == 7 * 1024);
   CHECK_THROWS_AS((void)parse_facts(""), Error);
   CHECK_THROWS_AS((void)parse_facts(record("uid", "x") + record("home", "/h")), Error);
   for (std::size_t length = 0; length < body.size(); ++length) {
@@ -113,6 +124,27 @@ TEST_CASE("facts") {
     } catch (const Error& error) {
       CHECK(error.id() == "guest-unreadable");
     }
+  }
+}
+
+TEST_CASE("a record of several lines is one write in every shell, so that two cannot mix") {
+  for (const char* shell : {"bash", "dash", "zsh"}) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+    const sys::Fd ours(ends[0]);
+    {
+      const sys::Fd theirs(ends[1]);
+      REQUIRE(theirs.get() < 10);  // dash knows no more than one digit
+      const auto script = fmt::format("exec >&{}; {}tell key 'one *\n\n  two\nthree'\ntell other $?", ends[1], tell_function);
+      REQUIRE(sys::run({.argv = {shell, "-c", script}}, sys::Deadline::in(std::chrono::seconds(30))).ok());
+    }
+    std::vector<std::string> messages;
+    char bytes[4096];
+    for (ssize_t got = 0; (got = ::recv(ours.get(), bytes, sizeof bytes, MSG_DONTWAIT)) > 0;) { messages.emplace_back(bytes, static_cast<std::size_t>(got)); }
+    INFO(shell);
+    REQUIRE(messages.size() == 2);
+    CHECK(unflattened(parse_records(messages[0]).at(0).second) == (shell == std::string("zsh") ? "one *\n\n  two\nthree" : "one *\n  two\nthree"));
+    CHECK(parse_records(messages[1]).at(0) == std::pair<std::string, std::string>("other", "0"));
   }
 }
 
