@@ -2,7 +2,7 @@
 
 A point is a moment to die at:
   tool    before or after the n-th call of a stand-in: host tools, SSH commands, and each tool in the guest that changes anything
-  disk    before or after the n-th call by which SQLite changes the journal's files or makes them durable (strike.c)
+  disk    before the n-th call by which SQLite changes the journal's files or makes them durable, or after the last (strike.c)
   bytes   inside a file's transfer, at one byte of its stream
 A case is a scenario, the step of it that is killed, a point, and how to recover; a second point kills the recovery too.
 """
@@ -200,10 +200,6 @@ class Worker:
         if case.second:
             verdict.killed_twice = self.run(lab, recovery, case.second).returncode == -9
         done = self.run(lab, recovery)
-        if done.returncode == -9:
-            # "After" a `lume run` that stays, since it is the VM, means: when the recovery stops it. That makes two kills.
-            verdict.killed_twice = True
-            done = self.run(lab, recovery)
         if done.returncode:
             raise Trouble(f"the recovery `{' '.join(recovery)}` gave {done.returncode}\n{done.stdout}{done.stderr}")
         # What the scenario has left to do; a VM that was recovered by rollback has nothing to take back any more.
@@ -234,10 +230,14 @@ def transfer_points():
 
 
 def points_of(counts):
-    """Every point of a step with so many calls of stand-ins and of the journal."""
+    """Every point of a step with so many calls of stand-ins and of the journal.
+
+    What a kill leaves behind changes with effects only: after one call of the journal is before the next effect, be it the
+    journal's or a tool's. A tool is killed on both sides, since its caller may die before it has seen the answer.
+    """
     calls, disk = counts
     return ([Point("tool", at, side) for at in range(1, calls + 1) for side in ("before", "after")] +
-            [Point("disk", at, side) for at in range(1, disk + 1) for side in ("before", "after")])
+            [Point("disk", at) for at in range(1, disk + 1)] + [Point("disk", disk, "after")])
 
 
 def sample(points, most):

@@ -23,6 +23,7 @@ class Pump:
 
     def __init__(self, world, fault):
         self.world, self.fault = world, fault
+        self.target = world.target()
         self.passed, self.buffer, self.packets = 0, b"", 0
         self.struck = False
 
@@ -32,7 +33,7 @@ class Pump:
         if self.fault.get("stall"):
             time.sleep(float(self.fault["stall"]) if self.fault["stall"] is not True else 3600)
         if self.fault.get("kill_parent"):
-            self.world.kill_target()
+            self.world.kill(self.target)
         if self.fault.get("cut"):
             cut_connection()
 
@@ -75,6 +76,7 @@ def main():
     world = World(lab)
     number = world.log_start(tool, [command], name)
     fault = world.fault_for(tool, [command], name) or {}
+    target = world.target() if fault.get("kill_parent") else None
     within = "at_byte" in fault or "packet" in fault
     time.sleep(0 if within else fault.get("delay", 0))
 
@@ -84,7 +86,7 @@ def main():
 
     world.shell(fault.get("shell_before"))
     if not within and fault.get("kill_parent") == "before":
-        world.kill_target()
+        world.kill(target)
         leave(137)
     if fault.get("hang"):
         hang(world, fault)
@@ -101,7 +103,7 @@ def main():
     status = pumped(world, fault, tool, program) if within else plain(program)
     world.shell(fault.get("shell_after"))
     if not within and fault.get("kill_parent") == "after":
-        world.kill_target()
+        world.kill(target)
     leave(fault["exit"] if fault.get("exit") is not None else status)
 
 

@@ -334,14 +334,19 @@ class World:
                 return
             pid = fields[1]
 
-    def kill_target(self):
+    def target(self):
+        """The lumelift that a fault of this call is meant for: taken when the call begins, since a call may outlive its lumelift."""
         named = os.environ.get("LUMELIFT_LAB_TARGET") or self.path("target.pid")
         try:
             with open(named, encoding="ascii") as file:
                 pid = int(file.read().split()[0])
-            target = {"pid": pid, "start": start_time(pid)}
+            return {"pid": pid, "start": start_time(pid)}
         except (OSError, ValueError, IndexError):
-            target = read_json(self.path("target.json"))
+            return read_json(self.path("target.json"))
+
+    @staticmethod
+    def kill(target):
+        """Kills that process and no later one, and waits for its end."""
         if not target or not kill_exactly(target["pid"], target["start"]):
             return
         for _ in range(200):
@@ -413,6 +418,7 @@ def run_tool(world, tool, argv, main, vm=None):
     if not vm:
         world.note_target()
     fault = world.fault_for(tool, argv, vm) or {}
+    target = world.target() if fault.get("kill_parent") else None
 
     def finish(status):
         try:
@@ -422,14 +428,14 @@ def run_tool(world, tool, argv, main, vm=None):
             status = 141
         world.shell(fault.get("shell_after"))
         if fault.get("kill_parent") == "after":
-            world.kill_target()
+            world.kill(target)
         world.log_end(number, status)
         os._exit(status)
 
     time.sleep(fault.get("delay", 0))
     world.shell(fault.get("shell_before"))
     if fault.get("kill_parent") == "before":
-        world.kill_target()
+        world.kill(target)
         world.log_end(number, 137)
         os._exit(137)
     if fault.get("hang"):
