@@ -139,6 +139,7 @@ class Commands {
     rollback_command.add_option("--restart", rollback->restart, "Restart the VM to make it stock: auto, always, never")->check(restart_words)->capture_default_str();
     auto* host = rollback_command.add_flag("--host", rollback->host, "Only the host preference");
     rollback_command.add_flag("--all", rollback->all, "Every VM")->excludes(host);
+    rollback_command.add_flag("--dry-run", rollback->dry_run, "Show what would be taken back from one VM; change nothing");
 
     auto status = std::make_shared<StatusOptions>();
     add_target(add("status", "Show preference, VMs, claims, workloads and drift; changes nothing", status, &run_status), status->target, global_, false);

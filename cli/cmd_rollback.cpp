@@ -70,6 +70,57 @@ void start_for_guest_work(Operation& operation, const Vm& vm) {
   }
 }
 
+/// The steps of live runs that a rollback would take back, newest first. Power and preference count only where it would touch them.
+std::vector<Step> steps_to_undo(const Operation& operation, Restart restart, bool others) {
+  auto runs = operation.journal->live_runs(operation.found.name);
+  std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
+  const bool running = operation.found.power() == Power::running;
+  std::vector<Step> out;
+  for (const auto& run : runs) {
+    auto records = operation.journal->steps(run.id);
+    std::reverse(records.begin(), records.end());
+    for (const auto& record : records) {
+      if (record.state != StepState::intended && record.state != StepState::done) { continue; }
+      const Step step = step_from_json(record.body);
+      const bool power = std::holds_alternative<SetPower>(step);
+      const bool cycles = running && restart != Restart::never && (!others || restart == Restart::always);
+      if ((power && !cycles) || (others && std::holds_alternative<SetPreference>(step))) { continue; }
+      out.push_back(step);
+    }
+  }
+  return out;
+}
+
+int show_undo(Context& context, const RollbackOptions& options, const std::string& name) {
+  TargetOptions target = options.target;
+  target.vm = name;
+  const Operation operation(context, target, "rollback", Operation::Touch::nothing, Operation::Missing::allowed);
+  const std::string& vm = operation.found.name;
+  const auto claims = operation.journal->claims(resource_of(feature_level_key()));
+  const bool others = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) { return claim.vm != vm; });
+  const bool changes = !operation.journal->live_runs(vm).empty();
+  const auto steps = steps_to_undo(operation, restart_from(options.restart), others);
+  std::vector<std::string> notes;
+  if (changes && others) { notes.push_back("the host preference stays: another VM claims it too"); }
+  if (changes) { notes.push_back("what somebody else has changed since is left alone"); }
+  if (context.console.json()) {
+    json object = {{"schema", 1}, {"vm", vm}, {"dry_run", true}, {"changes", changes}, {"notes", notes}, {"steps", json::array()}};
+    for (const auto& step : steps) {
+      json one = json::parse(to_json(step));
+      if (one.contains("before")) { std::swap(one["before"], one["after"]); }
+      object["steps"].push_back(std::move(one));
+    }
+    context.console.result_json(dumped(object));
+    return 0;
+  }
+  std::string out = changes ? fmt::format("{}: would take back\n", vm) : fmt::format("{}: nothing to take back.\n", vm);
+  int number = 0;
+  for (const auto& step : steps) { out += fmt::format("{:>3}. {}\n", ++number, cleaned(described(step))); }
+  for (const auto& note : notes) { out += "     " + note + "\n"; }
+  context.console.result(out + "Nothing was changed (--dry-run).");
+  return 0;
+}
+
 int roll_back_vm(Context& context, const RollbackOptions& options, const std::string& name) {
   TargetOptions target = options.target;
   target.vm = name;
@@ -171,6 +222,10 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
 int run_rollback(Context& context, const RollbackOptions& options) {
   if ((options.host || options.all) != options.target.vm.empty()) {
     throw Error(ErrorKind::usage, "usage", "rollback needs the name of one VM, or --host, or --all").fix("see: lumelift rollback --help");
+  }
+  if (options.dry_run) {
+    if (options.target.vm.empty()) { throw Error(ErrorKind::usage, "usage", "--dry-run is for the rollback of one VM").fix("see: lumelift rollback --help"); }
+    return show_undo(context, options, options.target.vm);
   }
   if (options.host) { return roll_back_host(context); }
   return options.all ? roll_back_all(context, options) : roll_back_vm(context, options, options.target.vm);

@@ -61,6 +61,7 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   VmLine line{vm.name, vm.status, "–", "–", {}, {}, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
   line.detail["claims_preference"] = known.claims;
+  line.detail["address"] = vm.address ? json(*vm.address) : json();
   if (known.unfinished) { line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name); }
   if (!known.committed) {
     line.unlocked = known.unfinished ? "unfinished" : "no";

@@ -90,6 +90,7 @@ struct RollbackOptions {
   std::string restart = "auto";            ///< auto, always, never
   bool host = false;                       ///< the preference alone
   bool all = false;                        ///< every VM
+  bool dry_run = false;                    ///< show what would be taken back; one VM
 };
 [[nodiscard]] int run_rollback(Context& context, const RollbackOptions& options);
 

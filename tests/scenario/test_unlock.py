@@ -86,6 +86,32 @@ def test_dry_run_changes_nothing_and_says_what_it_would(up, tmp_path):
     assert "would do" in run(up, "unlock", "ci-1", "--dry-run").out
 
 
+def test_the_dry_run_of_a_rollback_says_what_it_would_take_back(up, tmp_path):
+    nothing = run(up, "--json", "rollback", "ci-1", "--dry-run")
+    assert nothing.rc == 0 and nothing.json["dry_run"] and nothing.json["changes"] is False and nothing.json["steps"] == [], nothing
+    done = run(up, "--json", "unlock", "ci-1", "--workload", workload(tmp_path / "w"))
+    assert done.rc == 0, done
+    world = up.snapshot()
+    told = run(up, "--json", "rollback", "ci-1", "--dry-run")
+    assert told.rc == 0 and told.json["changes"], told
+    swapped = [{**step, "before": step["after"], "after": step["before"]} if "before" in step else step for step in reversed(done.json["steps"])]
+    assert told.json["steps"] == swapped
+    assert "would take back" in run(up, "rollback", "ci-1", "--dry-run").out
+    assert up.snapshot() == world and run(up, "verify", "ci-1").rc == 0
+    assert run(up, "rollback", "--all", "--dry-run").rc == 2
+
+
+def test_the_dry_run_of_a_rollback_leaves_what_another_vm_claims(lab):
+    for name in ("a", "b"):
+        lab.add_vm(name, running=True, arch="x86_64")
+    lab.start()
+    assert run(lab, "unlock", "a").rc == 0 and run(lab, "unlock", "b").rc == 0
+    told = run(lab, "--json", "rollback", "a", "--dry-run").json
+    assert told["changes"] and {step["kind"] for step in told["steps"]}.isdisjoint({"preference", "power"}) and "another VM" in told["notes"][0]
+    restarting = run(lab, "--json", "rollback", "a", "--dry-run", "--restart", "always").json
+    assert "power" in {step["kind"] for step in restarting["steps"]}
+
+
 def test_a_vm_started_after_the_preference_is_not_restarted(up):
     """`auto` restarts only what needs it."""
     assert run(up, "unlock", "ci-1").rc == 0
