@@ -9,10 +9,9 @@ import struct
 import subprocess
 import time
 
+import sshd
 from world import die_with_parent
 from launchd import Launchd
-
-SSHD = "/usr/sbin/sshd"
 
 
 class Guest:
@@ -82,35 +81,26 @@ class Guest:
         vm = self.vm
         if vm["server"] == "kbdint":
             command = ["/usr/bin/python3", os.path.join(os.path.dirname(os.path.abspath(__file__)), "kbdint.py"), vm.dir, *map(str, address)]
-            environment = None
         else:
             self.write_sshd_config(address)
-            if os.geteuid() == 0:
-                os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-            command = [SSHD, "-D", "-e", "-f", vm.path("ssh", "sshd_config")]
-            # The guest's own accounts: nss_wrapper shows sshd a passwd, group and shadow file of ours.
-            environment = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "libnss_wrapper.so",
-                           **{f"NSS_WRAPPER_{kind.upper()}": vm.path("ssh", kind) for kind in ("passwd", "group", "shadow")}}
+            self.server = sshd.launch(vm.path("ssh"), die_with_parent)
+            return
         with open(vm.path("ssh", "sshd.log"), "ab") as output:
-            self.server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            self.server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                            start_new_session=True, preexec_fn=die_with_parent)
 
     def write_sshd_config(self, address):
         vm = self.vm
         lines = [
-            f"Port {address[1]}", f"ListenAddress {address[0]}",
-            *[f"HostKey {vm.path('ssh', 'host_' + kind)}" for kind in vm["key_types"]],
-            "StrictModes no", "UsePAM no", "PidFile none", "PermitRootLogin yes", "PrintMotd no", "PrintLastLog no",
-            f"PasswordAuthentication {'yes' if vm['password'] is not None else 'no'}", "KbdInteractiveAuthentication no",
+            *vm["sshd"],
+            f"PasswordAuthentication {'yes' if vm['password'] is not None else 'no'}",
             f"PubkeyAuthentication {'yes' if vm['keys'] else 'no'}", f"AuthorizedKeysFile {vm.home}/.ssh/authorized_keys",
-            "AcceptEnv LANG LC_*", "UseDNS no", "Subsystem sftp sftp-server"]
+            "Subsystem sftp sftp-server"]
         if vm["banner"]:
             with open(vm.path("ssh", "banner"), "w", encoding="utf-8") as file:
                 file.write(vm["banner"])
             lines.append(f"Banner {vm.path('ssh', 'banner')}")
-        # sshd takes the first value of a keyword: the test's own lines go first.
-        with open(vm.path("ssh", "sshd_config"), "w", encoding="utf-8") as file:
-            file.write("\n".join([*vm["sshd"], *lines]) + "\n")
+        sshd.write_config(vm.path("ssh"), address, vm["key_types"], lines)
 
     async def wait_for_server(self, address):
         while self.server.poll() is None:

@@ -22,7 +22,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-from session import login_shell  # noqa: E402
+import sshd  # noqa: E402
+from session import REAL_SFTP, login_shell  # noqa: E402
 from tools import build_guest_root  # noqa: E402
 from world import (HOST_TOOLS, VM_DEFAULTS, Vm, World, alive, descendants, kill_exactly, locked, read_json,  # noqa: E402
                    start_time, write_json)
@@ -56,7 +57,7 @@ class Lab:
         for tool in HOST_TOOLS:
             os.symlink(os.path.join(HERE, "bin", "standin"), self.world.path("host", "bin", tool))
         key = os.path.join(self.world.home, ".ssh", "id_ed25519")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", key], check=True)
+        sshd.make_key(key, comment="lab")
         write_json(self.world.path("host", "preferences.json"), {})
 
     # Building
@@ -164,6 +165,29 @@ class Lab:
             options.pop("stdin")
         return subprocess.run(self.ssh_command(name, command), check=False, **options)
 
+    def serve_ssh(self, **environment):
+        """Lets a control node log in to the pretended Mac itself, as `labuser` by key: an sshd on the lab's port at its last address. Each
+        session has the environment of `env()`. Returns what a client needs: address, port, user, key, known_hosts."""
+        folder, address = self.world.path("host", "ssh"), (f"{self.world.config['prefix']}.254", self.port)
+        os.makedirs(folder, mode=0o700)
+        sshd.make_key(os.path.join(folder, "host_ed25519"))
+        sshd.make_key(os.path.join(folder, "control"), comment="control")
+        login, known = os.path.join(folder, "login"), os.path.join(folder, "known_hosts")
+        with open(login, "w", encoding="utf-8") as file:
+            file.write(sshd.host_login(self.home, self.env(LUMELIFT_PORT=str(self.port), **environment)))
+        os.chmod(login, 0o755)
+        sshd.write_accounts(folder, "labuser", self.home, login)
+        sshd.write_config(folder, address, ["ed25519"], ["PasswordAuthentication no", f"AuthorizedKeysFile {folder}/control.pub",
+                                                         f"Subsystem sftp {REAL_SFTP}"])
+        with open(known, "w", encoding="utf-8") as file:
+            file.write(f"[{address[0]}]:{address[1]} {read_text(os.path.join(folder, 'host_ed25519.pub'))}")
+        server = sshd.launch(folder, lambda: self.world.record_process("sshd"))
+        while not answers(address):
+            if server.poll() is not None:
+                raise LabError(f"the host's sshd ended: {read_text(os.path.join(folder, 'sshd.log'))}")
+            time.sleep(0.01)
+        return {"address": address[0], "port": address[1], "user": "labuser", "key": os.path.join(folder, "control"), "known_hosts": known}
+
     def preference(self, value="-", kind=None, domain="com.apple.gpusw.ParavirtualizedGraphics",
                    key="ForceUnrestrictedDeviceFeatureLevel"):
         """Sets the host preference behind everybody's back: typed, or absent with None."""
@@ -244,6 +268,11 @@ def free_corner():
                 continue
 
 
+def answers(address):
+    with socket.socket() as probe:
+        return probe.connect_ex(address) == 0
+
+
 def make_vm(vm: Vm, options):
     os.makedirs(vm.path("ssh"), mode=0o700)
     os.makedirs(vm.path("tmp"), mode=0o700)
@@ -254,7 +283,7 @@ def make_vm(vm: Vm, options):
     write_json(vm.path("vm.json"), options)
     write_json(vm.config, {"os": vm["os"], "macAddress": "02:00:" + ":".join(f"{byte:02x}" for byte in vm.name.encode()[:4].ljust(4, b"\0"))})
     for kind in vm["key_types"]:
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", vm.path("ssh", "host_" + kind)], check=True)
+        sshd.make_key(vm.path("ssh", "host_" + kind), kind)
     with open(os.path.join(vm.world.home, ".ssh", "id_ed25519.pub"), encoding="ascii") as file:
         public = file.read()
     authorized = os.path.join(vm.home, ".ssh", "authorized_keys")
@@ -269,27 +298,9 @@ def make_vm(vm: Vm, options):
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, vm.name + ".log"), "a", encoding="utf-8") as file:
             file.write(vm["log_old"] + "\n")
-    write_accounts(vm)
+    sshd.write_accounts(vm.path("ssh"), vm["user"], vm.home, vm.path("login"), vm["password"])
     write_login_shell(vm)
     build_guest_root(vm)
-
-
-def write_accounts(vm):
-    """The account files that sshd is shown: one user, who owns what we own."""
-    import warnings
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import crypt
-    uid, gid = os.geteuid(), os.getegid()
-    texts = {
-        "passwd": f"{vm['user']}:x:{uid}:{gid}:{vm['user']}:{vm.home}:{vm.path('login')}\n"
-                  f"sshd:x:{min(uid or 100, 65534) if uid else 65533}:65534::/run/sshd:/usr/sbin/nologin\n",
-        "group": f"staff:x:{gid}:\nnogroup:x:65534:\n",
-        "shadow": f"{vm['user']}:{crypt.crypt(vm['password'], '$5$rounds=1000$lab') if vm['password'] is not None else '*'}:19000:0:99999:7:::\n"}
-    for kind, text in texts.items():
-        with open(vm.path("ssh", kind), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(vm.path("ssh", kind), 0o600)
 
 
 def write_login_shell(vm):
@@ -323,11 +334,11 @@ def take_down(world):
     deadline = time.monotonic() + 5
     while living("keeper") and time.monotonic() < deadline:
         time.sleep(0.01)
-    for item in living("keeper", "guard", "serve"):
+    for item in living("keeper", "guard", "serve", "sshd"):
         for pid, started in descendants(item["pid"]):
             kill_exactly(pid, started)
         kill_exactly(item["pid"], item["start"])
-    while living("keeper", "guard", "vm", "hang", "serve") and time.monotonic() < deadline:
+    while living("keeper", "guard", "vm", "hang", "serve", "sshd") and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
