@@ -74,6 +74,25 @@ TEST_CASE("a terminal with the size that is asked for") {
   CHECK(heard.out == "33 91\r\n");
 }
 
+TEST_CASE("a terminal that changes its size says so to the command") {
+  const Server server = Server::openssh();
+  Session session = server.connect();
+  sys::Pipe pipe = sys::make_pipe();
+  Heard heard;
+  heard.with.terminal = TerminalRequest{"xterm", {91, 33}};
+  heard.with.input = pipe.read.get();
+  heard.with.every = sys::Milliseconds{50};
+  bool resized = false;
+  heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
+    if (resized || heard.out.find("33 91") == std::string::npos) { return std::nullopt; }
+    resized = true;
+    return sys::WindowSize{100, 40};
+  };
+  const auto ending = session.interact("trap 'stty size; exit 5' WINCH; stty size; i=0; while [ $i -lt 80 ]; do sleep 0.1; i=$((i+1)); done", heard.with, sys::Deadline::in(sys::Milliseconds{20'000}));
+  CHECK(ending.status == 5);
+  CHECK(heard.out.find("40 100") != std::string::npos);
+}
+
 TEST_CASE("short commands go over the same connection while a long one runs") {
   const Server server = Server::openssh();
   Session session = server.connect();

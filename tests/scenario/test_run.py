@@ -1,5 +1,6 @@
 """`run`: one process in the guest, byte for byte, with the library in it or deliberately without. R61, R68, R74, R139."""
 
+import fcntl
 import json
 import os
 import pty
@@ -213,6 +214,33 @@ def test_a_lost_connection_is_255(lab):
     assert b"connection" in child.stderr.read()
     child.stdout.close(), child.stderr.close()
     lab.boot("ci-1")
+
+
+def test_a_terminal_that_changes_its_size(lab):
+    """The kernel tells lumelift only where the terminal is its controlling one; the guest's terminal then gets the same size."""
+    main, side = pty.openpty()
+    termios.tcsetwinsize(side, (31, 97))
+    child = start(lab, "run", "ci-1", "--stock", "--", "/bin/sh", "-c", "echo \"pid $$\"; read line", stdin=side, stdout=side, stderr=side,
+                  start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    seen, end = b"", time.monotonic() + 30
+    while not (b"pid " in seen and seen.endswith(b"\n")) and time.monotonic() < end:
+        if select.select([main], [], [], 0.2)[0]:
+            seen += os.read(main, 4096)
+    pid = int(seen.partition(b"pid ")[2])
+
+    def guest_size():
+        terminal = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return termios.tcgetwinsize(terminal)
+        finally:
+            os.close(terminal)
+    assert guest_size() == (31, 97)
+    termios.tcsetwinsize(side, (40, 100))
+    while guest_size() != (40, 100) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert guest_size() == (40, 100)
+    os.write(main, b"done\r")
+    assert child.wait(30) == 0
 
 
 def test_a_terminal_on_both_sides(lab):
