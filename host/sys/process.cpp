@@ -99,6 +99,19 @@ class SpawnSetup {
       .fix("the system has no room for another process: end some, then try again");
 }
 
+/// Starts it in a process group of its own. `in` may be -1: nothing to read.
+pid_t start(const Command& command, int in, int out, int err) {
+  const SpawnSetup setup(in, out, err);
+  Environment environment(command.env);
+  std::vector<char*> argv;
+  for (const auto& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = ::posix_spawnp(&pid, argv[0], &setup.actions_, &setup.attributes_, argv.data(), environment.data());
+  if (error != 0) cannot_start(command, error);
+  return pid;
+}
+
 /// One running child with its streams. Whatever happens, it is reaped.
 class Child {
  public:
@@ -170,17 +183,7 @@ class Child {
     for (const int fd : {out.read.get(), err.read.get(), in.write.get()}) {
       if (fd >= 0) ::fcntl(fd, F_SETFL, O_NONBLOCK);
     }
-    const SpawnSetup setup(in.read.get(), out.write.get(), err.write.get());
-    Environment environment(command_.env);
-    std::vector<char*> argv;
-    for (const auto& word : command_.argv) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    const int error =
-        ::posix_spawnp(&pid_, argv[0], &setup.actions_, &setup.attributes_, argv.data(), environment.data());
-    if (error != 0) {
-      pid_ = -1;
-      cannot_start(command_, error);
-    }
+    pid_ = start(command_, in.read.get(), out.write.get(), err.write.get());
     note_child_group(pid_);
     out_ = std::move(out.read);
     err_ = std::move(err.read);
@@ -261,6 +264,29 @@ Outcome run(const Command& command, const Deadline& deadline) {
   if (!outcome.timed_out && WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
   if (observer_slot()) observer_slot()(command, outcome);
   return outcome;
+}
+
+Companion::Companion(std::vector<std::string> argv, const Fd& stream) {
+  command_.argv = std::move(argv);
+  Pipe err = make_pipe();
+  ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
+  pid_ = start(command_, stream.get(), stream.get(), err.write.get());
+  err_ = std::move(err.read);
+}
+
+Companion::~Companion() {
+  ::kill(-pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+}
+
+std::string Companion::said() {
+  constexpr std::size_t cap = 4096;
+  std::array<char, cap> block;
+  for (;;) {
+    const auto got = ::read(err_.get(), block.data(), block.size());
+    if (got <= 0) return text_;
+    text_.append(block.data(), std::min(static_cast<std::size_t>(got), cap - std::min(cap, text_.size())));
+  }
 }
 
 void observe_runs(RunObserver observer) { observer_slot() = std::move(observer); }

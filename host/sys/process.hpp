@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/sys/fd.hpp"
 #include "host/sys/time.hpp"
 
 namespace lumelift::sys {
@@ -39,6 +40,25 @@ struct Outcome {
 /// end the rest of the group is left alone: `lume run --detach` leaves the VM there. Throws Error
 /// "host-tool-missing" when the program is not there, Interrupted after killing the group.
 [[nodiscard]] Outcome run(const Command& command, const Deadline& deadline);
+
+/// A program that runs beside us with one socket or file as its standard input and output. Owns the process: its whole group
+/// is killed, and it is reaped, when this object ends. Never blocks. Throws Error "host-tool-missing", "host-no-process".
+class Companion {
+ public:
+  Companion(std::vector<std::string> argv, const Fd& stream);
+  ~Companion();
+  Companion(const Companion&) = delete;
+  Companion& operator=(const Companion&) = delete;
+
+  /// What it has written to its standard error so far, at most 4 kB.
+  [[nodiscard]] std::string said();
+
+ private:
+  Command command_;
+  Fd err_;
+  std::string text_;
+  int pid_ = -1;
+};
 
 /// Called after every run() with what was run and how it ended; for --verbose. Set once at start-up.
 using RunObserver = std::function<void(const Command&, const Outcome&)>;

@@ -1,10 +1,12 @@
 #include "host/sys/process.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <string>
 
@@ -227,4 +229,29 @@ TEST_CASE("run: a quick command costs milliseconds, not a polling slice") {
     best = std::min(best, outcome.elapsed);
   }
   CHECK(best < Milliseconds{15});
+}
+
+TEST_CASE("a companion talks over one socket and ends with its owner") {
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  const sys::Fd ours(ends[0]);
+  sys::Fd theirs(ends[1]);
+  pid_t pid = 0;
+  {
+    sys::Companion companion({"sh", "-c", "echo $$; echo trouble >&2; exec cat"}, theirs);
+    theirs.reset();
+    std::string heard;
+    std::array<char, 64> block;
+    REQUIRE(::write(ours.get(), "ping\n", 5) == 5);
+    while (heard.find("ping\n") == std::string::npos) {
+      const auto got = ::read(ours.get(), block.data(), block.size());
+      REQUIRE(got > 0);
+      heard.append(block.data(), static_cast<std::size_t>(got));
+    }
+    pid = std::stoi(heard);
+    CHECK(::kill(pid, 0) == 0);
+    CHECK(companion.said() == "trouble\n");
+  }
+  CHECK(::kill(pid, 0) == -1);
+  CHECK(test::error_of([&] { const sys::Companion none({"no-such-program"}, ours); })->id() == "host-tool-missing");
 }
