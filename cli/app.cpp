@@ -80,6 +80,7 @@ void add_login(CLI::App& command, Global& global) {
   // Without one, CLI11 reads the environment for all other commands too, after this one's words and over them.
   command.parse_complete_callback([] {});
   command.add_flag("--agent", login.use_agent, "Also try keys of the SSH agent (two at most)")->group("Login");
+  command.add_flag("--via-nc", login.via_nc, "Reach the guest through the system's nc, where Local Network privacy blocks lumelift")->group("Login");
   command.add_option("--password-fd", login.password_fd, "Read the password from this open descriptor")->check(CLI::NonNegativeNumber)->group("Login");
   command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->group("Login");
   command.add_flag("--ask-password", login.ask_password, "Ask for the password on the terminal; LUMELIFT_PASSWORD also works")->group("Login");

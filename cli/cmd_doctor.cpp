@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/operation.hpp"
+#include "host/ancestry.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
@@ -53,9 +54,18 @@ class Doctor {
     } catch (const Error& error) {
       std::string evidence = error.message();
       for (const auto& detail : error.details()) { evidence += "; " + detail; }
+      if (error.id() == "guest-blocked") { evidence += "; " + who_answers(); }
       add(error.id(), Level::bad, evidence, error.fix());
       return false;
     }
+  }
+
+  /// The permission is the responsible program's, not ours; a new build of that program is asked about anew.
+  static std::string who_answers() {
+    const auto above = own_ancestors();
+    return fmt::format("lumelift was {}{}; an update of the responsible program asks again; an administrator can allow address ranges for the "
+                       "whole Mac (domain com.apple.network.local-network, after a restart), which lumelift never does itself",
+                       local_network_advice(above), above.empty() ? "" : fmt::format(" (chain: {})", fmt::join(above, " < ")));
   }
 
   void check_host() {
@@ -116,9 +126,20 @@ class Doctor {
       GuestLink link(lume_, journal, context_.console, vm->name, options_.target.login, GuestLink::Pinning::check_only);
       link.connect(Deadline::in(answer), GuestLink::Wait::up);
       add("guest-login", Level::good, fmt::format("{} at {} by {}", options_.target.login.user, link.address(), link.session().login_method()));
+      add("guest-algorithms", Level::good, algorithms(link.session()));
       check_guest(link.guest().facts(Deadline::in(answer)));
       check_twins(journal, vm->name);
     });
+  }
+
+  /// What was agreed on; both lists with --verbose and in JSON.
+  std::string algorithms(const Session& session) const {
+    std::string text;
+    for (const auto& one : session.algorithms()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.what, one.chosen);
+      if (context_.console.json() || context_.console.verbose()) { text += fmt::format(" (ours: {}; the guest's: {})", one.ours, one.theirs); }
+    }
+    return text;
   }
 
   void check_guest(const GuestFacts& facts) {
@@ -139,7 +160,7 @@ class Doctor {
   void check_twins(const Journal& journal, const std::string& name) {
     const auto own = journal.pin(name);
     for (const auto& pin : journal.pins()) {
-      if (own && pin.vm != name && pin.fingerprint == own->fingerprint) {
+      if (own && pin.vm != name && pinned_fingerprint(pin.fingerprint) == pinned_fingerprint(own->fingerprint)) {
         add("guest-host-key-shared", Level::warning, fmt::format("'{}' and '{}' have one SSH host key: one is a clone of the other", name, pin.vm), "make new host keys in one of them");
       }
     }

@@ -90,7 +90,8 @@ class Unlock {
     try {
       operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     } catch (const Error& error) {
-      if (error.id() == "guest-host-key-changed" || error.id() == "guest-auth-failed" || view_.preference == PrefValue(true)) { throw; }
+      const bool restart_helps = !error.id().starts_with("guest-host-key-") && error.id() != "guest-auth-failed" && error.id() != "guest-blocked";
+      if (!restart_helps || view_.preference == PrefValue(true)) { throw; }
       console().detail("the running guest does not answer: " + error.message());
       return;
     }

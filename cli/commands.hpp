@@ -29,6 +29,7 @@ struct LoginOptions {
   std::optional<std::filesystem::path> key_file;
   std::optional<sys::Secret> passphrase;
   bool use_agent = false;
+  bool via_nc = false;                              ///< the system's nc carries the connection
   std::vector<std::filesystem::path> default_keys;  ///< tried when they exist
 };
 

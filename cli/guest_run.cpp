@@ -67,11 +67,17 @@ struct Attachment {
   }
 };
 
-void send_signal(Session& session, int pid, int signal) {
+void send_signal(Console& console, Session& session, int pid, int signal) {
   const auto name = sys::signal_name(signal);
   if (!name) { return; }
-  // A process that is gone already is no failure.
-  static_cast<void>(session.exec(fmt::format("/bin/kill -{} {}", *name, pid), Deadline::in(kill_limit)));
+  try {
+    // A process that is gone already is no failure.
+    static_cast<void>(session.exec(fmt::format("/bin/kill -{} {}", *name, pid), Deadline::in(kill_limit)));
+  } catch (const Error& error) {
+    // A server that allows one session at a time is no reason to give up the program.
+    if (error.id() != "guest-protocol") { throw; }
+    console.warn(fmt::format("signal {} cannot be passed on: {}", *name, error.message()));
+  }
 }
 
 }  // namespace
@@ -152,10 +158,10 @@ RunEnding run_attached(Console& console, Session& session, const Launch& launch,
       }
     }
     if (!cutter.pid()) { return size; }
-    for (const int signal : std::exchange(early, {})) { send_signal(session, *cutter.pid(), signal); }
+    for (const int signal : std::exchange(early, {})) { send_signal(console, session, *cutter.pid(), signal); }
     if (streams.watch && !ended_by_us && streams.watch(*cutter.pid())) {
       ended_by_us = true;
-      send_signal(session, *cutter.pid(), SIGTERM);
+      send_signal(console, session, *cutter.pid(), SIGTERM);
     }
     return size;
   };

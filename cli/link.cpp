@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 namespace lumelift {
@@ -56,7 +57,8 @@ struct Seen {
 
 /// Decides whether one more try makes sense after `error`; rethrows where it does not.
 void judge(const Error& error, Seen& seen, bool booting) {
-  seen.last = error;
+  // A try that only the end of the waiting cut off tells less than the one before it.
+  if (!seen.last || error.id() != "guest-timeout") { seen.last = error; }
   if (passes_by_itself(error.id())) { return; }
   if (!booting) { throw error; }
   // Accounts can come up a moment after sshd.
@@ -71,8 +73,28 @@ void judge(const Error& error, Seen& seen, bool booting) {
 
 }  // namespace
 
+std::string pin_text(const Session& session) { return session.host_key_kind() + " " + session.host_key(); }
+
+std::string_view pinned_kind(std::string_view pin) {
+  const auto blank = pin.find(' ');
+  return blank == std::string_view::npos ? std::string_view{} : pin.substr(0, blank);
+}
+
+std::string_view pinned_fingerprint(std::string_view pin) {
+  const auto kind = pinned_kind(pin);
+  return kind.empty() ? pin : pin.substr(kind.size() + 1);
+}
+
 GuestLink::GuestLink(const Lume& lume, Journal& journal, Console& console, std::string vm, LoginOptions login, Pinning pinning)
-    : lume_(lume), journal_(journal), console_(console), vm_(std::move(vm)), login_(std::move(login)), pinning_(pinning) {}
+    : lume_(lume), journal_(journal), console_(console), vm_(std::move(vm)), login_(std::move(login)), pinning_(pinning) {
+  namespace fs = std::filesystem;
+  if (!login_.key_file) { return; }
+  std::error_code fault;
+  const auto mode = fs::status(*login_.key_file, fault).permissions() & (fs::perms::group_all | fs::perms::others_all);
+  if (!fault && mode != fs::perms::none) {
+    console_.warn(fmt::format("{} can be used by others; ssh would refuse it: chmod 600 {}", login_.key_file->string(), login_.key_file->string()));
+  }
+}
 
 GuestLink::~GuestLink() = default;
 
@@ -83,19 +105,42 @@ void GuestLink::drop() {
   expected_.reset();
 }
 
-void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {
-  auto session = std::make_unique<Session>(connect_tcp(address, login_.port, deadline), deadline);
+Session GuestLink::meet(const std::string& address, const sys::Deadline& deadline) {
   const auto pin = journal_.pin(vm_);
-  if (pin && pin->fingerprint != session->host_key()) {
-    throw Error(ErrorKind::failed, "guest-host-key-changed", fmt::format("the SSH host key of '{}' is not the one seen before", vm_))
-        .note(fmt::format("expected  {} (pinned {})", pin->fingerprint, sys::iso_utc(pin->since).substr(0, 10)))
-        .note(fmt::format("got       {}", session->host_key()))
-        .note("The VM may have been recreated or cloned, or its address now belongs to another VM. No password was sent.")
-        .fix(fmt::format("if the new key is right: lumelift trust {}", vm_));
-  }
-  session->observe([this](std::string_view command, const ExecResult& result, Milliseconds spent) {
+  const std::string_view kind = pin ? pinned_kind(pin->fingerprint) : std::string_view{};
+  Session session(login_.via_nc ? connect_nc(address, login_.port) : Route(connect_tcp(address, login_.port, deadline)), deadline, kind);
+  session.observe([this](std::string_view command, const ExecResult& result, Milliseconds spent) {
     console_.detail(fmt::format("guest {:>5} ms  {}  {}", spent.count(), result.ending(), on_one_line(command)));
   });
+  if (!pin || pinned_fingerprint(pin->fingerprint) == session.host_key()) { return session; }
+  const auto pinned_on = sys::iso_utc(pin->since).substr(0, 10);
+  if (!kind.empty() && kind != session.host_key_kind()) {
+    throw Error(ErrorKind::failed, "guest-host-key-kind",
+                fmt::format("the SSH server of '{}' no longer has a host key of the pinned kind, {}", vm_, kind))
+        .note(fmt::format("expected  {} (pinned {})", pin->fingerprint, pinned_on))
+        .note(fmt::format("it has    {}", pin_text(session)))
+        .note("Its sshd_config may have been changed, or another VM has this address. No password was sent.")
+        .fix(fmt::format("if the new key is right: lumelift trust {}", vm_));
+  }
+  throw Error(ErrorKind::failed, "guest-host-key-changed", fmt::format("the SSH host key of '{}' is not the one seen before", vm_))
+      .note(fmt::format("expected  {} (pinned {})", pinned_fingerprint(pin->fingerprint), pinned_on))
+      .note(fmt::format("got       {}", session.host_key()))
+      .note("The VM may have been recreated or cloned, or its address now belongs to another VM. No password was sent.")
+      .fix(fmt::format("if the new key is right: lumelift trust {}", vm_));
+}
+
+void GuestLink::record_pin(const Session& session) {
+  if (pinning_ != Pinning::record || journal_.pin(vm_)) { return; }
+  const auto known = journal_.pins();
+  const auto twin = std::find_if(known.begin(), known.end(), [&](const Pin& p) { return pinned_fingerprint(p.fingerprint) == session.host_key(); });
+  if (twin != known.end()) {
+    console_.say(fmt::format("note: '{}' and '{}' have one SSH host key: one is a clone of the other", vm_, twin->vm));
+  }
+  journal_.set_pin(vm_, pin_text(session));
+}
+
+void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {
+  auto session = std::make_unique<Session>(meet(address, deadline));
   Credentials credentials;
   credentials.user = login_.user;
   credentials.password = login_.password;
@@ -103,15 +148,8 @@ void GuestLink::open(const std::string& address, const sys::Deadline& deadline) 
   credentials.passphrase = login_.passphrase;
   credentials.use_agent = login_.use_agent;
   credentials.default_keys = login_.default_keys;
-  session->authenticate(credentials, deadline);
-  if (!pin && pinning_ == Pinning::record) {
-    const auto known = journal_.pins();
-    const auto twin = std::find_if(known.begin(), known.end(), [&](const Pin& p) { return p.fingerprint == session->host_key(); });
-    if (twin != known.end()) {
-      console_.say(fmt::format("note: '{}' and '{}' have one SSH host key: one is a clone of the other", vm_, twin->vm));
-    }
-    journal_.set_pin(vm_, session->host_key());
-  }
+  session->authenticate(credentials, deadline, [&] { return meet(address, deadline); });
+  record_pin(*session);
   console_.detail(fmt::format("connected to {} port {} as {} by {}", address, login_.port, login_.user, session->login_method()));
   session_ = std::move(session);
   transfer_ = std::make_unique<Transfer>(*session_);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/commands.hpp"
 #include "host/journal.hpp"
@@ -12,6 +13,11 @@
 #include "remote/transfer.hpp"
 
 namespace lumelift {
+
+/// A pin is the key's kind and fingerprint ("ssh-ed25519 SHA256:…"); older ones have no kind.
+[[nodiscard]] std::string pin_text(const Session& session);
+[[nodiscard]] std::string_view pinned_kind(std::string_view pin);
+[[nodiscard]] std::string_view pinned_fingerprint(std::string_view pin);
 
 /// The one SSH connection to the guest of one VM, made when it is first needed and kept until the VM is stopped. Checks the
 /// pinned host key before any password leaves, and pins the key at first contact. Not for two threads.
@@ -29,7 +35,8 @@ class GuestLink {
   enum class Wait { up, booting };
   /// Connects unless connected: address from lume (asked again at each try), host key, login. `booting` forgives refusals,
   /// resets, late addresses and one refused login until the deadline. Throws Error: "vm-unknown", "vm-stopped" (busy),
-  /// "guest-no-address", "guest-no-answer" (with what was last seen), "guest-host-key-changed", and what Session throws.
+  /// "guest-no-address", "guest-no-answer" (with what was last seen), "guest-host-key-changed", "guest-host-key-kind" (the server has
+  /// no key of the pinned kind), and what Session throws.
   void connect(const sys::Deadline& deadline, Wait wait);
   [[nodiscard]] bool connected() const { return session_ != nullptr; }
   /// Forgets the connection without blocking: the VM is going down.
@@ -48,6 +55,9 @@ class GuestLink {
 
  private:
   void open(const std::string& address, const sys::Deadline& deadline);
+  /// Connects as far as the host key, which is compared with the pin.
+  [[nodiscard]] Session meet(const std::string& address, const sys::Deadline& deadline);
+  void record_pin(const Session& session);
   const Lume& lume_;
   Journal& journal_;
   Console& console_;

@@ -89,6 +89,7 @@ LoginOptions resolve_login(const LoginSources& sources, const fs::path& home) {
   login.port = sources.port;
   login.key_file = sources.key_file;
   login.use_agent = sources.use_agent;
+  login.via_nc = sources.via_nc;
   if (sources.passphrase_env) { login.passphrase = sys::Secret(*sources.passphrase_env); }
   for (const char* name : {"id_ed25519", "id_ecdsa"}) {
     std::error_code fault;

@@ -19,6 +19,7 @@ struct LoginSources {
   bool ask_password = false;
   std::optional<std::filesystem::path> key_file;
   bool use_agent = false;
+  bool via_nc = false;
 };
 
 /// Reads the password from the descriptor, the file, the environment or a prompt on the terminal, in this order; one trailing

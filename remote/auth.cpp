@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <libssh2.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,8 +17,10 @@ using namespace std::chrono_literals;
 
 constexpr auto doing = "log in to the guest";
 constexpr std::size_t key_cap = 64u << 10;
-// The key must be refused before the password's turn comes, and servers allow six tries.
+// Servers count each key that is offered and allow six tries, some fewer.
 constexpr int agent_keys = 2;
+// Newer servers shut an address out that fails three times in a row.
+constexpr int more_connections = 2;
 
 /// The password goes to the first prompt that hides what is typed; everything else is answered with nothing.
 void respond(const char*, int, const char*, int, int count, const LIBSSH2_USERAUTH_KBDINT_PROMPT* prompts,
@@ -50,40 +53,68 @@ Error unusable(const sys::fs::path& file, std::string_view reason) {
   return Error(ErrorKind::usage, "guest-key-unusable", fmt::format("cannot log in with {}: {}", file.string(), reason));
 }
 
-/// One login: what was tried, and with what result.
+/// The server ended the connection in the middle of a login; what is left to try needs another one.
+struct Ended {};
+
+/// One login: what was tried, and with what result. Goes on over another connection after Ended.
 class Login {
  public:
-  Login(Session::State& state, const Credentials& credentials, const sys::Deadline& deadline)
-      : state_(state), credentials_(credentials), deadline_(deadline) {}
+  Login(const Credentials& credentials, const sys::Deadline& deadline) : credentials_(credentials), deadline_(deadline) { plan(); }
 
-  /// Returns how it succeeded; throws "guest-auth-failed".
-  std::string run() {
+  /// Returns how it succeeded; throws "guest-auth-failed", Ended.
+  std::string run(Session::State& state) {
+    state_ = &state;
     read_methods();
-    if (libssh2_userauth_authenticated(state_.ssh) == 1) { return "none"; }
-    if (credentials_.key_file && try_file(*credentials_.key_file, true)) { return how_; }
-    for (const auto& file : credentials_.default_keys) {
-      if (file != credentials_.key_file && try_file(file, false)) { return how_; }
+    if (libssh2_userauth_authenticated(state.ssh) == 1) { return "none"; }
+    while (!plan_.empty()) {
+      // Each once, whatever becomes of it.
+      const auto next = plan_.front();
+      plan_.erase(plan_.begin());
+      if (next.attempt()) { return how_; }
     }
-    if (credentials_.use_agent && try_agent()) { return how_; }
-    if (credentials_.password && (try_password() || try_interactive())) { return how_; }
     throw refused("the guest accepted none of them");
   }
 
+  /// After Ended: drops what would only use up tries, and tells whether anything is left.
+  bool may_go_on() {
+    const bool something_named = std::any_of(plan_.begin(), plan_.end(), [](const Step& step) { return step.named; });
+    if (something_named) { std::erase_if(plan_, [](const Step& step) { return !step.named; }); }
+    return !plan_.empty();
+  }
+
+  [[nodiscard]] Error ended() const { return refused("the server ended the connection after so many tries"); }
+
  private:
+  struct Step {
+    bool named;  ///< the user asked for just this
+    std::function<bool()> attempt;
+  };
+
+  void plan() {
+    if (credentials_.use_agent) { plan_.push_back({false, [this] { return try_agent(); }}); }
+    if (credentials_.key_file) { plan_.push_back({true, [this] { return try_file(*credentials_.key_file, true); }}); }
+    for (const auto& file : credentials_.default_keys) {
+      if (file != credentials_.key_file) { plan_.push_back({false, [this, &file] { return try_file(file, false); }}); }
+    }
+    if (!credentials_.password) { return; }
+    plan_.push_back({true, [this] { return try_password(); }});
+    plan_.push_back({true, [this] { return try_interactive(); }});
+  }
+
   [[nodiscard]] bool offers(std::string_view method) const {
     return ("," + methods_ + ",").find(fmt::format(",{},", method)) != std::string::npos;
   }
 
   void read_methods() {
     char* list = nullptr;
-    const auto rc = state_.drive(doing, deadline_, [&]() -> long {
+    const auto rc = state_->drive(doing, deadline_, [&]() -> long {
       const auto& user = credentials_.user;
-      list = libssh2_userauth_list(state_.ssh, user.data(), static_cast<unsigned>(user.size()));
-      if (list != nullptr || libssh2_userauth_authenticated(state_.ssh) == 1) { return 0; }
-      return libssh2_session_last_errno(state_.ssh);
+      list = libssh2_userauth_list(state_->ssh, user.data(), static_cast<unsigned>(user.size()));
+      if (list != nullptr || libssh2_userauth_authenticated(state_->ssh) == 1) { return 0; }
+      return libssh2_session_last_errno(state_->ssh);
     });
-    if (rc != 0) { state_.fail(doing, rc); }
-    if (list != nullptr) { methods_ = list; }
+    if (rc != 0) { state_->fail(doing, rc); }
+    methods_ = list == nullptr ? "" : list;
   }
 
   /// True on success; false when the server says no; throws when the connection is gone.
@@ -93,13 +124,13 @@ class Login {
       return true;
     }
     // After a disconnect message libssh2 may still call the answer merely missing.
-    if (state_.lost(rc) || !state_.farewell.empty()) {
-      state_.dead = true;
+    if (state_->lost(rc) || !state_->farewell.empty()) {
+      state_->dead = true;
       tried_.push_back(what + ": the server ended the connection");
-      throw refused("the server ended the connection after so many tries");
+      throw Ended{};
     }
     tried_.push_back(fmt::format("{}: {}", what, rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED ? "refused"
-                                                                                          : state_.library_message()));
+                                                                                          : state_->library_message()));
     return false;
   }
 
@@ -123,6 +154,7 @@ class Login {
         case KeyText::Kind::unknown: return "it holds no private key in PEM or OpenSSH form";
         case KeyText::Kind::private_key: break;
       }
+      if (key.security_key) { return "its secret is in a security key, which libssh2 reaches through an agent only"; }
       return key.encrypted && !credentials_.passphrase ? "it is encrypted and no passphrase was given" : "";
     }();
     if (reason.empty()) { return text; }
@@ -140,20 +172,20 @@ class Login {
     }
     const sys::Secret content(std::move(*text));
     const auto key = look_at_key(content.reveal());
-    const auto rc = state_.drive(doing, deadline_, [&]() -> long {
+    const auto rc = state_->drive(doing, deadline_, [&]() -> long {
       const auto& user = credentials_.user;
       return libssh2_userauth_publickey_frommemory(
-          state_.ssh, user.data(), user.size(), nullptr, 0, content.reveal().data(), content.reveal().size(),
+          state_->ssh, user.data(), user.size(), nullptr, 0, content.reveal().data(), content.reveal().size(),
           credentials_.passphrase ? credentials_.passphrase->reveal().c_str() : nullptr);
     });
     const bool answered = rc == 0 || rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED ||
-                          rc == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED || !state_.farewell.empty();
-    const bool ended = rc == LIBSSH2_ERROR_SOCKET_RECV || rc == LIBSSH2_ERROR_SOCKET_DISCONNECT || state_.io_error != 0;
+                          rc == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED || !state_->farewell.empty();
+    const bool ended = rc == LIBSSH2_ERROR_SOCKET_RECV || rc == LIBSSH2_ERROR_SOCKET_DISCONNECT || state_->io_error != 0;
     const bool unreadable = !answered && !ended;
     if (unreadable) {
       if (!named) { return false; }
       throw unusable(file, key.encrypted ? std::string("wrong passphrase, or the file is damaged")
-                                         : "unsupported or damaged: " + state_.library_message());
+                                         : "unsupported or damaged: " + state_->library_message());
     }
     if (accept(what, rc)) { return true; }
     if (key.rsa && libssh2_version(0x010b00) == nullptr) {
@@ -164,25 +196,45 @@ class Login {
     return false;
   }
 
+  /// The agent's keys, those first whose public half stands beside a key file of ours.
+  std::vector<libssh2_agent_publickey*> identities(LIBSSH2_AGENT* agent) {
+    std::string known;
+    auto files = credentials_.default_keys;
+    if (credentials_.key_file) { files.push_back(*credentials_.key_file); }
+    for (const auto& file : files) {
+      try {
+        known += sys::read_file(file.string() + ".pub", key_cap);
+      } catch (const Error&) {
+        // Without it the key is one like the others.
+      }
+    }
+    std::vector<libssh2_agent_publickey*> all;
+    libssh2_agent_publickey* identity = nullptr;
+    while (libssh2_agent_get_identity(agent, &identity, identity) == 0) { all.push_back(identity); }
+    std::stable_partition(all.begin(), all.end(), [&](const libssh2_agent_publickey* one) {
+      return known.find(base64({reinterpret_cast<const char*>(one->blob), one->blob_len})) != std::string::npos;
+    });
+    return all;
+  }
+
   bool try_agent() {
     if (!offers("publickey")) {
       tried_.push_back("agent: public keys are not offered by the server");
       return false;
     }
-    const std::unique_ptr<LIBSSH2_AGENT, AgentCloser> agent(libssh2_agent_init(state_.ssh));
+    const std::unique_ptr<LIBSSH2_AGENT, AgentCloser> agent(libssh2_agent_init(state_->ssh));
     if (!agent || libssh2_agent_connect(agent.get()) != 0 || libssh2_agent_list_identities(agent.get()) != 0) {
       tried_.push_back("agent: none is running or it does not answer");
       return false;
     }
-    libssh2_agent_publickey* identity = nullptr;
     int offered = 0;
-    while (libssh2_agent_get_identity(agent.get(), &identity, identity) == 0) {
+    for (auto* identity : identities(agent.get())) {
       if (offered == agent_keys) {
         tried_.push_back("agent: more keys were not offered, since servers count each");
         break;
       }
       ++offered;
-      const auto rc = state_.drive(doing, deadline_, [&]() -> long {
+      const auto rc = state_->drive(doing, deadline_, [&]() -> long {
         return libssh2_agent_userauth(agent.get(), credentials_.user.c_str(), identity);
       });
       if (accept(fmt::format("agent ({})", identity->comment == nullptr ? "" : identity->comment), rc)) { return true; }
@@ -195,8 +247,8 @@ class Login {
     if (!offers("password")) { return false; }
     const auto& user = credentials_.user;
     const auto& word = credentials_.password->reveal();
-    return accept("password", state_.drive(doing, deadline_, [&]() -> long {
-      return libssh2_userauth_password_ex(state_.ssh, user.data(), static_cast<unsigned>(user.size()), word.data(),
+    return accept("password", state_->drive(doing, deadline_, [&]() -> long {
+      return libssh2_userauth_password_ex(state_->ssh, user.data(), static_cast<unsigned>(user.size()), word.data(),
                                           static_cast<unsigned>(word.size()), nullptr);
     }));
   }
@@ -207,12 +259,12 @@ class Login {
       return false;
     }
     const auto& user = credentials_.user;
-    state_.answer = &*credentials_.password;
-    const auto rc = state_.drive(doing, deadline_, [&]() -> long {
-      return libssh2_userauth_keyboard_interactive_ex(state_.ssh, user.data(), static_cast<unsigned>(user.size()),
+    state_->answer = &*credentials_.password;
+    const auto rc = state_->drive(doing, deadline_, [&]() -> long {
+      return libssh2_userauth_keyboard_interactive_ex(state_->ssh, user.data(), static_cast<unsigned>(user.size()),
                                                       &respond);
     });
-    state_.answer = nullptr;
+    state_->answer = nullptr;
     return accept("keyboard-interactive", rc);
   }
 
@@ -222,22 +274,32 @@ class Login {
                             tried_.empty() ? "there is nothing to try" : outcome));
     for (const auto& one : tried_) { error.note("tried " + one); }
     error.note("the server offers: " + (methods_.empty() ? std::string("nothing") : methods_));
-    if (!state_.farewell.empty()) { error.note("the server said: " + state_.farewell); }
+    if (!state_->farewell.empty()) { error.note("the server said: " + state_->farewell); }
     error.fix(credentials_.password ? "check user and password" : "give a password or a key file");
     return error;
   }
 
-  Session::State& state_;
+  Session::State* state_ = nullptr;
   const Credentials& credentials_;
   const sys::Deadline& deadline_;
   std::string methods_, how_;
+  std::vector<Step> plan_;
   std::vector<std::string> tried_;
 };
 
 }  // namespace
 
-void Session::authenticate(const Credentials& credentials, const sys::Deadline& deadline) {
-  state_->login_method = Login(*state_, credentials, deadline).run();
+void Session::authenticate(const Credentials& credentials, const sys::Deadline& deadline, const std::function<Session()>& again) {
+  Login login(credentials, deadline);
+  for (int more = again ? more_connections : 0;; --more) {
+    try {
+      state_->login_method = login.run(*state_);
+      break;
+    } catch (const Ended&) {
+      if (more == 0 || !login.may_go_on()) { throw login.ended(); }
+      *this = again();
+    }
+  }
   state_->authenticated = true;
   libssh2_keepalive_config(state_->ssh, 1, 4);
 }

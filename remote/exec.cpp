@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 // libssh2 sends a request as one packet and takes no larger one.
 constexpr std::size_t command_limit = 30'000;
+constexpr sys::Milliseconds place_patience{1'000};
 constexpr auto doing = "run a command in the guest";
 
 void keep(std::string& stream, std::string_view piece, std::size_t cap, bool& truncated) {
@@ -47,10 +48,22 @@ std::unique_ptr<ChannelHandle> ChannelHandle::open(Session::State& session, std:
     throw Error(ErrorKind::failed, "guest-lost", fmt::format("{}: the connection has ended before", doing));
   }
   LIBSSH2_CHANNEL* channel = nullptr;
-  const auto opened = session.drive(doing, deadline, [&]() -> long {
-    channel = libssh2_channel_open_session(session.ssh);
-    return channel != nullptr ? 0 : libssh2_session_last_errno(session.ssh);
-  });
+  const auto open_one = [&] {
+    return session.drive(doing, deadline, [&]() -> long {
+      channel = libssh2_channel_open_session(session.ssh);
+      return channel != nullptr ? 0 : libssh2_session_last_errno(session.ssh);
+    });
+  };
+  auto opened = open_one();
+  // Where one channel is allowed, the former one's place is free only a moment after its end.
+  for (const sys::Stopwatch refused; opened == LIBSSH2_ERROR_CHANNEL_FAILURE && !session.dead && refused.elapsed() < place_patience;) {
+    sys::pause(20ms, deadline);
+    opened = open_one();
+  }
+  if (opened == LIBSSH2_ERROR_CHANNEL_FAILURE && !session.dead) {
+    throw Error(ErrorKind::failed, "guest-protocol", fmt::format("{}: the server opens no further channel on this connection", doing))
+        .note("its limit is MaxSessions in sshd_config; lumelift needs two at a time while it runs a program");
+  }
   if (opened != 0) { session.fail(doing, opened); }
   return std::make_unique<ChannelHandle>(session, channel, command);
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "host/sys/excerpt.hpp"
 #include "remote/session_state.hpp"
 
 namespace lumelift {
@@ -95,6 +96,15 @@ std::optional<Error> mismatch(LIBSSH2_SESSION* session, const KexOffer& theirs) 
   return std::nullopt;
 }
 
+/// Why nc got nowhere, by its own words.
+Error carrier_error(std::string_view said) {
+  const auto holds = [&](std::string_view part) { return said.find(part) != std::string_view::npos; };
+  const char* id = holds("refused") ? "guest-refused" : holds("timed out") || said.empty() ? "guest-silent" : "guest-unreachable";
+  Error error(ErrorKind::failed, id, "nc found no SSH server of the guest");
+  if (!said.empty()) { error.note("nc said: " + excerpt(said)); }
+  return error.fix("wait for the guest to boot, and see that Remote Login is on in it");
+}
+
 }  // namespace
 
 std::optional<KexOffer> read_offer(std::string_view first_bytes) {
@@ -114,6 +124,35 @@ std::optional<KexOffer> read_offer(std::string_view first_bytes) {
   return offer;
 }
 
+std::vector<Algorithm> agreed_algorithms(Session::State& state) {
+  const auto theirs = read_offer(state.greeting).value_or(KexOffer{});
+  struct Kind {
+    const char* what;
+    int method;
+    const std::string& offered;
+  };
+  const Kind kinds[] = {{"key exchange", LIBSSH2_METHOD_KEX, theirs.kex},
+                        {"host key", LIBSSH2_METHOD_HOSTKEY, theirs.host_key},
+                        {"cipher", LIBSSH2_METHOD_CRYPT_SC, theirs.cipher_out},
+                        {"message authentication", LIBSSH2_METHOD_MAC_SC, theirs.mac_out}};
+  std::vector<Algorithm> all;
+  for (const auto& kind : kinds) {
+    const char* chosen = libssh2_session_methods(state.ssh, kind.method);
+    all.push_back({kind.what, chosen == nullptr ? "" : chosen, supported(state.ssh, kind.method), kind.offered});
+  }
+  return all;
+}
+
+void prefer_host_key(LIBSSH2_SESSION* session, std::string_view kind) {
+  const auto ours = supported(session, LIBSSH2_METHOD_HOSTKEY);
+  if (kind.empty() || !share_a_name(ours, kind)) { return; }
+  std::string order(kind);
+  for (const auto name : names(ours)) {
+    if (name != kind) { order += ',' + std::string(name); }
+  }
+  libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, order.c_str());
+}
+
 bool share_a_name(std::string_view ours, std::string_view theirs) {
   for (const auto mine : names(ours)) {
     for (const auto other : names(theirs)) {
@@ -125,6 +164,10 @@ bool share_a_name(std::string_view ours, std::string_view theirs) {
 
 Error handshake_error(Session::State& state, long rc) {
   const std::string_view greeting = state.greeting;
+  if (state.route.carrier && greeting.empty()) {
+    const auto said = state.route.carrier->said();
+    if (said.find("succeeded") == std::string::npos) { return carrier_error(said); }
+  }
   if (const auto offer = read_offer(greeting)) {
     if (auto error = mismatch(state.ssh, *offer)) { return *error; }
   }
@@ -132,6 +175,10 @@ Error handshake_error(Session::State& state, long rc) {
   std::string what;
   if (greeting.starts_with("HTTP/")) {
     what = "a web server answers there, not an SSH server";
+  } else if (greeting.starts_with("Exceeded MaxStartups")) {
+    what = "its SSH server has as many logins under way as it allows (MaxStartups)";
+  } else if (greeting.starts_with("Not allowed at this time")) {
+    what = "its SSH server shuts us out for some seconds after failed logins (PerSourcePenalties)";
   } else if (!greeting.empty() && greeting.find("SSH-") == std::string_view::npos) {
     what = fmt::format("what answers there is not an SSH server; it said: {}", greeting.substr(0, 200));
   } else if (rc == LIBSSH2_ERROR_SOCKET_TIMEOUT) {

@@ -5,15 +5,16 @@
 namespace lumelift {
 namespace {
 
+constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// The first bytes of what stands between the head and tail lines, decoded.
 std::string decoded_body(std::string_view text, std::size_t cap) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
   unsigned value = 0;
   int bits = 0;
   for (const char letter : text.substr(std::min(text.find('\n'), text.size()))) {
     if (letter == '-' || bytes.size() >= cap) { break; }
-    const auto digit = digits.find(letter);
+    const auto digit = std::string_view(digits).find(letter);
     if (digit == std::string_view::npos) { continue; }
     value = (value << 6) | static_cast<unsigned>(digit);
     bits += 6;
@@ -32,6 +33,7 @@ void look_at_openssh(std::string_view text, KeyText& key) {
   const std::string_view head(bytes);
   if (head.size() < magic + 8) { return; }
   key.encrypted = head.substr(magic + 4, 4) != "none";
+  key.security_key = head.find("sk-ssh-") != std::string_view::npos || head.find("sk-ecdsa-") != std::string_view::npos;
   key.rsa = head.find(std::string_view("\0\0\0\7ssh-rsa", 11)) != std::string_view::npos;
 }
 
@@ -55,6 +57,18 @@ KeyText look_at_key(std::string_view text) {
     key.rsa = has("BEGIN RSA");
   }
   return key;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string text;
+  unsigned value = 0;
+  int bits = 0;
+  for (const char byte : bytes) {
+    value = (value << 8) | static_cast<unsigned char>(byte);
+    for (bits += 8; bits >= 6; bits -= 6) { text += digits[(value >> (bits - 6)) & 63]; }
+  }
+  if (bits > 0) { text += digits[(value << (6 - bits)) & 63]; }
+  return text;
 }
 
 }  // namespace lumelift

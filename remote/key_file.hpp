@@ -11,9 +11,13 @@ struct KeyText {
   Kind kind = Kind::unknown;
   bool encrypted = false;
   bool rsa = false;
+  bool security_key = false;  ///< the secret is in a device, not in the file
 };
 
 /// Looks at the text only: PEM heads and the clear part of OpenSSH's own format. Pure; trusts no length.
 [[nodiscard]] KeyText look_at_key(std::string_view text);
+
+/// Without padding.
+[[nodiscard]] std::string base64(std::string_view bytes);
 
 }  // namespace lumelift

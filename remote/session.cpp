@@ -14,6 +14,7 @@
 
 #include "host/sys/error.hpp"
 #include "remote/kex.hpp"
+#include "remote/key_file.hpp"
 #include "remote/session_state.hpp"
 
 namespace lumelift {
@@ -75,19 +76,6 @@ void disconnected(LIBSSH2_SESSION*, int, const char* message, int length, const 
   }
 }
 
-std::string base64(std::string_view bytes) {
-  static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  unsigned value = 0;
-  int bits = 0;
-  for (const char byte : bytes) {
-    value = (value << 8) | static_cast<unsigned char>(byte);
-    for (bits += 8; bits >= 6; bits -= 6) { text += digits[(value >> (bits - 6)) & 63]; }
-  }
-  if (bits > 0) { text += digits[(value << (6 - bits)) & 63]; }
-  return text;
-}
-
 void initialise_once() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -97,9 +85,9 @@ void initialise_once() {
 
 }  // namespace
 
-Session::State::State(sys::Fd connected) : socket(std::move(connected)) {
+Session::State::State(Route way) : route(std::move(way)) {
   initialise_once();
-  ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
+  ::fcntl(route.socket.get(), F_SETFL, ::fcntl(route.socket.get(), F_GETFL) | O_NONBLOCK);
   ssh = libssh2_session_init_ex(nullptr, nullptr, nullptr, this);
   if (ssh == nullptr) { throw Error(ErrorKind::failed, "guest-protocol", "no memory for an SSH session"); }
   libssh2_session_set_blocking(ssh, 0);
@@ -112,7 +100,7 @@ Session::State::~State() {
   if (!dead && !send_blocked) { libssh2_session_disconnect(ssh, "done"); }
   // From here on the callbacks answer at once, so freeing cannot wait for a peer.
   dead = true;
-  ::shutdown(socket.get(), SHUT_RDWR);
+  ::shutdown(route.socket.get(), SHUT_RDWR);
   for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {}
 }
 
@@ -144,7 +132,7 @@ bool Session::State::sleep(const char* doing, const sys::Deadline& deadline, sys
     libssh2_keepalive_send(ssh, &next);
     span = std::min(span, sys::Milliseconds(std::max(next, 1) * 1000));
   }
-  std::vector<pollfd> ready{pollfd{socket.get(), static_cast<short>(send_blocked ? POLLOUT : POLLIN), 0},
+  std::vector<pollfd> ready{pollfd{route.socket.get(), static_cast<short>(send_blocked ? POLLOUT : POLLIN), 0},
                             pollfd{finishing ? -1 : sys::interrupt_fd(), POLLIN, 0}};
   ready.insert(ready.end(), others.begin(), others.end());
   const int count = ::poll(ready.data(), static_cast<nfds_t>(ready.size()), static_cast<int>(std::max<long>(span.count(), 1)));
@@ -205,18 +193,21 @@ void Session::State::fail(const char* doing, long rc) {
   throw Error(ErrorKind::failed, "guest-protocol", fmt::format("{}: {} (libssh2 {})", doing, library_message(), rc));
 }
 
-Session::Session(sys::Fd socket, const sys::Deadline& deadline)
-    : state_(std::make_unique<State>(std::move(socket))) {
+Session::Session(Route route, const sys::Deadline& deadline, std::string_view preferred_key)
+    : state_(std::make_unique<State>(std::move(route))) {
   auto& state = *state_;
   constexpr auto doing = "exchange SSH keys with the guest";
+  prefer_host_key(state.ssh, preferred_key);
   long rc = 0;
   try {
-    rc = state.drive(doing, deadline, [&] { return libssh2_session_handshake(state.ssh, state.socket.get()); });
+    rc = state.drive(doing, deadline, [&] { return libssh2_session_handshake(state.ssh, state.route.socket.get()); });
   } catch (const Error& error) {
     if (error.id() != "guest-lost") { throw; }
     throw handshake_error(state, LIBSSH2_ERROR_SOCKET_TIMEOUT);
   }
   if (rc != 0) { throw handshake_error(state, rc); }
+  state.algorithms = agreed_algorithms(state);
+  state.host_key_kind = state.algorithms[1].chosen;
   state.keep_greeting = false;
   state.greeting = {};
   const char* hash = libssh2_hostkey_hash(state.ssh, LIBSSH2_HOSTKEY_HASH_SHA256);
@@ -229,6 +220,8 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 const std::string& Session::host_key() const { return state_->host_key; }
+const std::string& Session::host_key_kind() const { return state_->host_key_kind; }
+const std::vector<Algorithm>& Session::algorithms() const { return state_->algorithms; }
 const std::string& Session::login_method() const { return state_->login_method; }
 void Session::observe(Observer observer) { state_->observer = std::move(observer); }
 

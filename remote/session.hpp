@@ -11,6 +11,7 @@
 
 #include "host/sys/fd.hpp"
 #include "host/sys/file.hpp"
+#include "host/sys/process.hpp"
 #include "host/sys/secret.hpp"
 #include "host/sys/time.hpp"
 
@@ -20,12 +21,25 @@ namespace lumelift {
 
 struct Interaction;
 
+/// A way to the guest: a socket, and the program that carries its bytes where it is not the network's own.
+struct Route {
+  Route(sys::Fd connected) : socket(std::move(connected)) {}
+  Route(sys::Fd near_end, std::unique_ptr<sys::Companion> program) : socket(std::move(near_end)), carrier(std::move(program)) {}
+  sys::Fd socket;
+  std::unique_ptr<sys::Companion> carrier = {};
+};
+
 /// Connects to host:port. One try of at most 5 s (a first SYN can be swallowed). Throws Error, each its own id:
-/// "guest-refused" (connection refused), "guest-silent" (no answer), "guest-blocked" (EHOSTUNREACH to a private address:
-/// most likely Local Network privacy), "guest-unreachable" (others).
+/// "guest-refused" (connection refused), "guest-silent" (no answer), "guest-blocked" (this Mac's Local Network privacy keeps us
+/// from a network that it is on: EHOSTUNREACH, while the system's own nc gets through), "guest-unreachable" (others).
 [[nodiscard]] sys::Fd connect_tcp(const std::string& host, int port, const sys::Deadline& deadline);
 
-/// What we may log in with; tried in the order key file, agent (at most two keys), password, keyboard-interactive.
+/// The same by the system's nc, which Local Network privacy lets pass. Returns before it is known whether the guest answers:
+/// the key exchange then fails with "guest-refused", "guest-silent" or "guest-unreachable". Throws "host-tool-missing".
+[[nodiscard]] Route connect_nc(const std::string& host, int port);
+
+/// What we may log in with; tried in the order agent (at most two keys, those of the named files first), key file, default
+/// keys, password, keyboard-interactive, each once.
 struct Credentials {
   std::string user;
   std::optional<sys::Secret> password = {};
@@ -47,6 +61,12 @@ struct ExecResult {
   [[nodiscard]] std::string ending() const;
 };
 
+/// One kind of algorithm ("key exchange", "host key", "cipher", "message authentication"): what was agreed on, and both
+/// lists, comma-separated. From the guest to us where the directions differ.
+struct Algorithm {
+  std::string what, chosen, ours, theirs;
+};
+
 struct ExecOptions {
   std::string_view input = {};
   std::size_t output_cap = 4u << 20;  ///< bytes kept of each stream; the rest is drained
@@ -63,15 +83,21 @@ struct ExecOptions {
 /// Throws sys::Interrupted. A connection that ends while a command runs is not an Error: ExecResult says it.
 class Session {
  public:
-  /// Key exchange on a connected socket.
-  Session(sys::Fd socket, const sys::Deadline& deadline);
+  /// Key exchange on a connected route. Of the server's host keys the one of `preferred_key` ("ssh-ed25519") is asked for
+  /// where it has one.
+  Session(Route route, const sys::Deadline& deadline, std::string_view preferred_key = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
   /// "SHA256:…" as ssh-keygen -l prints it. Compare with the pin before authenticate(), so that a stranger gets no password.
   [[nodiscard]] const std::string& host_key() const;
-  void authenticate(const Credentials& credentials, const sys::Deadline& deadline);
+  /// "ssh-ed25519".
+  [[nodiscard]] const std::string& host_key_kind() const;
+  [[nodiscard]] const std::vector<Algorithm>& algorithms() const;
+  /// A server that ends the connection after too many tries gets, at most twice, the connection that `again` makes, which
+  /// then takes this one's place; only what the user named is tried on it, where he named something.
+  void authenticate(const Credentials& credentials, const sys::Deadline& deadline, const std::function<Session()>& again = {});
   /// "publickey (~/.ssh/id_ed25519)", "password": how authenticate() succeeded.
   [[nodiscard]] const std::string& login_method() const;
 

@@ -14,13 +14,13 @@ struct _LIBSSH2_CHANNEL;
 
 namespace lumelift {
 
-/// The inside of a Session, shared by the sources that drive libssh2 and by nobody else. Owns the socket and the libssh2
+/// The inside of a Session, shared by the sources that drive libssh2 and by nobody else. Owns the route and the libssh2
 /// session. Everything is non-blocking; wait() is the only place that sleeps.
 struct Session::State {
   using Clock = std::chrono::steady_clock;
   using Call = std::function<long()>;
 
-  explicit State(sys::Fd connected);
+  explicit State(Route way);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -42,9 +42,10 @@ struct Session::State {
   [[noreturn]] void fail(const char* doing, long rc);
   [[nodiscard]] std::string library_message() const;
 
-  sys::Fd socket;
+  Route route;
   _LIBSSH2_SESSION* ssh = nullptr;
-  std::string host_key, login_method;
+  std::string host_key, host_key_kind, login_method;
+  std::vector<Algorithm> algorithms;
   Observer observer;
 
   bool dead = false;          ///< no byte goes in or out any more

@@ -55,15 +55,42 @@ def sysctl(world, argv):
 
 
 def nc(world, argv):
-    """`nc -z HOST PORT` connects for real, unless a fault says otherwise."""
-    words = [word for word in argv if not word.startswith("-")]
-    if "-z" not in "".join(argv) and "z" not in "".join(word for word in argv if word.startswith("-")):
-        print("nc: this stand-in only tests ports (-z)", file=sys.stderr)
-        return 1
+    """`nc -z HOST PORT` tries a port; `nc [-v] HOST PORT` carries standard input and output. Both connect for real."""
     import socket
-    with socket.socket() as probe:
-        probe.settimeout(3)
-        return 0 if probe.connect_ex((words[-2], int(words[-1]))) == 0 else 1
+    flags = "".join(word[1:] for word in argv if word.startswith("-"))
+    host, port = argv[-2:]
+    with socket.socket() as link:
+        link.settimeout(3)
+        refused = link.connect_ex((host, int(port)))
+        if "z" in flags or refused:
+            if refused and "v" in flags:
+                print(f"nc: connectx to {host} port {port} (tcp) failed: Connection refused", file=sys.stderr)
+            return 1 if refused else 0
+        link.settimeout(None)
+        if "v" in flags:
+            print(f"Connection to {host} port {port} [tcp/ssh] succeeded!", file=sys.stderr, flush=True)
+        carry(link)
+    return 0
+
+
+def carry(link):
+    """Both ways until the network's end; the end of our input is passed on."""
+    import os
+    import select
+    import socket
+    inputs = [0, link.fileno()]
+    while True:
+        for ready in select.select(inputs, [], [])[0]:
+            data = os.read(ready, 65536)
+            if ready == 0 and data:
+                link.sendall(data)
+            elif ready == 0:
+                inputs.remove(0)
+                link.shutdown(socket.SHUT_WR)
+            elif not data:
+                return
+            while ready != 0 and data:
+                data = data[os.write(1, data):]
 
 
 def ioreg(world, argv):

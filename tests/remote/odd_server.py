@@ -4,10 +4,15 @@
     interactive N     keyboard-interactive only, in N rounds; the round that hides its input wants "secret"
     tiny              as password, with windows of 4 kB and packets of 512 bytes
     signal            as password; every command ends by SIGTERM
+    rekey             as password, with new keys after every 200 kB
+    old               as password, with the oldest algorithms that libssh2 and asyncssh share
+    resets N          as password; the first N connections are reset, every second one in the middle of the greeting
     banner            as password, with 200 lines before the greeting and a login banner full of terminal escapes
 """
 
 import asyncio
+import socket
+import struct
 import sys
 
 import asyncssh
@@ -79,10 +84,27 @@ async def greet(reader, writer):
     await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
 
 
+async def reset_connections(count):
+    with socket.create_server(("127.0.0.1", PORT)) as listener:
+        listener.setblocking(False)
+        for number in range(count):
+            link, _ = await asyncio.get_running_loop().sock_accept(listener)
+            if number % 2:
+                link.send(b"SSH-2.0-half")
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            link.close()
+
+
 async def main():
     options = {}
+    if MODE == "rekey":
+        options = {"rekey_bytes": 200_000}
+    if MODE == "old":
+        options = {"kex_algs": ["diffie-hellman-group14-sha1"], "encryption_algs": ["aes128-cbc"], "mac_algs": ["hmac-sha1"]}
     if MODE == "tiny":
         options = {"window": 4096, "max_pktsize": 512}
+    if MODE == "resets":
+        await reset_connections(int(ARGUMENTS[0]))
     port = 0 if MODE == "banner" else PORT
     server = await asyncssh.create_server(
         Account, "127.0.0.1", port, server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],

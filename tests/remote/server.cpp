@@ -149,10 +149,14 @@ Credentials Server::login() const { return {.user = user(), .key_file = key()}; 
 Session Server::connect() const { return connect(login()); }
 
 Session Server::connect(const Credentials& credentials) const {
-  const auto deadline = sys::Deadline::in(20s);
-  Session session(connect_tcp("127.0.0.1", port_, deadline), deadline);
-  session.authenticate(credentials, deadline);
+  Session session = greet();
+  session.authenticate(credentials, sys::Deadline::in(20s));
   return session;
+}
+
+Session Server::greet(std::string_view host_key) const {
+  const auto deadline = sys::Deadline::in(20s);
+  return Session(connect_tcp("127.0.0.1", port_, deadline), deadline, host_key);
 }
 
 LabGuest::LabGuest(const std::string& options) {

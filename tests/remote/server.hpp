@@ -44,6 +44,8 @@ class Server {
   [[nodiscard]] std::string user() const;
   /// Credentials with our key.
   [[nodiscard]] Credentials login() const;
+  /// A session as far as the key exchange.
+  [[nodiscard]] Session greet(std::string_view host_key = {}) const;
   /// A connected session; authenticated with our key.
   [[nodiscard]] Session connect() const;
   [[nodiscard]] Session connect(const Credentials& credentials) const;

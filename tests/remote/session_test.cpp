@@ -1,12 +1,16 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "host/sys/hash.hpp"
+#include "remote/key_file.hpp"
 #include "server.hpp"
 
 using namespace lumelift;
@@ -18,6 +22,31 @@ sys::Deadline soon() { return sys::Deadline::in(20s); }
 Credentials secret(std::string word = "secret") {
   return {.user = "lume", .password = sys::Secret(std::move(word))};
 }
+/// An agent with so many new keys, which the environment names while it is alive.
+class Agent {
+ public:
+  explicit Agent(const std::vector<const char*>& names) {
+    const auto socket = (folder_.path() / "agent").string();
+    const auto text = host_run({"ssh-agent", "-a", socket});
+    pid_ = std::stoi(text.substr(text.find("SSH_AGENT_PID=") + 14));
+    ::setenv("SSH_AUTH_SOCK", socket.c_str(), 1);
+    for (const auto* name : names) {
+      const auto file = (folder_.path() / name).string();
+      host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", file});
+      host_run({"ssh-add", "-q", file});
+    }
+  }
+  ~Agent() {
+    ::unsetenv("SSH_AUTH_SOCK");
+    ::kill(pid_, SIGTERM);
+  }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+ private:
+  TempFolder folder_;
+  pid_t pid_ = 0;
+};
 }  // namespace
 
 TEST_CASE("streams stay apart, status and signal are told apart") {
@@ -196,16 +225,7 @@ TEST_CASE("R81: a server that allows few tries") {
 
 TEST_CASE("R81: of an agent's keys at most two are offered") {
   const auto server = Server::openssh();
-  const TempFolder folder;
-  const auto agent = (folder.path() / "agent").string();
-  const auto number = [](const std::string& text) { return std::stoi(text.substr(text.find("SSH_AGENT_PID=") + 14)); };
-  const auto pid = number(host_run({"ssh-agent", "-a", agent}));
-  ::setenv("SSH_AUTH_SOCK", agent.c_str(), 1);
-  for (const auto* name : {"a", "b", "c"}) {
-    const auto file = (folder.path() / name).string();
-    host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", file});
-    host_run({"ssh-add", "-q", file});
-  }
+  const Agent agent({"a", "b", "c"});
   auto login = server.login();
   login.key_file.reset();
   login.use_agent = true;
@@ -219,7 +239,157 @@ TEST_CASE("R81: of an agent's keys at most two are offered") {
   CHECK(server.connect(login).login_method().starts_with("agent ("));
   ::unsetenv("SSH_AUTH_SOCK");
   CHECK(error_text([&] { (void)server.connect(login); }).find("none is running") != std::string::npos);
-  ::kill(pid, SIGTERM);
+}
+
+TEST_CASE("R81: what the agent's keys used up is got back by another connection, on which only the named key is tried") {
+  const auto server = Server::openssh({"MaxAuthTries 2"});
+  const Agent agent({"a", "b", "c", "d", "e"});
+  const TempFolder folder;
+  host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder.path() / "other").string()});
+  auto login = server.login();
+  login.use_agent = true;
+  login.default_keys = {folder.path() / "other"};
+  int more = 0;
+  auto session = server.greet();
+  session.authenticate(login, soon(), [&] {
+    ++more;
+    return server.greet();
+  });
+  CHECK(more == 1);
+  CHECK(session.login_method() == "publickey (" + server.key().string() + ")");
+  CHECK(session.exec("echo hi", soon()).out == "hi\n");
+  // Without another connection the same login fails, and says what became of it.
+  const auto text = error_text([&] { (void)server.connect(login); });
+  CHECK(text.find("agent (b): the server ended the connection") != std::string::npos);
+}
+
+TEST_CASE("of an agent's keys the one that belongs to a named file comes first, though the file itself is locked") {
+  const auto server = Server::openssh();
+  const Agent agent({"a", "b", "c"});
+  host_run({"ssh-add", "-q", server.key().string()});
+  host_run({"ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", server.key().string()});
+  auto login = server.login();
+  login.use_agent = true;
+  CHECK(server.connect(login).login_method().starts_with("agent ("));
+}
+
+TEST_CASE("R78: of several host keys the pinned kind is asked for; a server without one that we know is told") {
+  const TempFolder folder;
+  const auto key = [&](const char* kind) {
+    const auto file = (folder.path() / kind).string();
+    host_run({"ssh-keygen", "-q", "-t", kind, "-N", "", "-f", file});
+    return "HostKey " + file;
+  };
+  const auto rsa = key("rsa");
+  const auto server = Server::openssh({key("ecdsa"), rsa});
+  const auto first = server.greet();
+  CHECK(server.greet("ssh-ed25519").host_key_kind() == "ssh-ed25519");
+  CHECK(server.greet("ecdsa-sha2-nistp256").host_key_kind() == "ecdsa-sha2-nistp256");
+  CHECK(server.greet("ssh-ed25519").host_key() != server.greet("ecdsa-sha2-nistp256").host_key());
+  CHECK(server.greet("no-such-kind").host_key() == first.host_key());
+  const auto text = error_text([&] { (void)Server::openssh({"HostKeyAlgorithms rsa-sha2-512", rsa}).greet(); });
+  CHECK(text.find("no host key algorithm") != std::string::npos);
+}
+
+TEST_CASE("what was agreed on is told with both lists") {
+  const auto server = Server::openssh({"Ciphers aes256-ctr", "MACs hmac-sha2-512"});
+  const auto session = server.greet();
+  const auto& all = session.algorithms();
+  REQUIRE(all.size() == 4);
+  CHECK(all[0].what == "key exchange");
+  CHECK(all[0].theirs.find("curve25519-sha256") != std::string::npos);
+  CHECK(all[1].chosen == "ssh-ed25519");
+  CHECK(all[2].chosen == "aes256-ctr");
+  CHECK(all[2].theirs == "aes256-ctr");
+  CHECK(all[2].ours.find("aes128-ctr") != std::string::npos);
+  CHECK(all[3].chosen == "hmac-sha2-512");
+}
+
+TEST_CASE("R79: a server that is limited to the algorithms of OpenSSH 10") {
+  const auto server = Server::openssh({"KexAlgorithms sntrup761x25519-sha512@openssh.com,curve25519-sha256,curve25519-sha256@libssh.org,"
+                                       "ecdh-sha2-nistp256,ecdh-sha2-nistp384,ecdh-sha2-nistp521",
+                                       "Ciphers chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
+                                       "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256,rsa-sha2-512,rsa-sha2-256"});
+  CHECK(server.connect().exec("echo hi", soon()).out == "hi\n");
+}
+
+TEST_CASE("a second server: old algorithms, and new keys in the middle of a long stream") {
+  CHECK(Server::odd({"old"}).connect(secret()).exec("echo hi", soon()).out == "hi\n");
+  const auto server = Server::odd({"rekey"});
+  auto session = server.connect(secret());
+  const std::string bytes(1'000'000, 'r');
+  const auto result = session.exec("cat", sys::Deadline::in(60s), {.input = bytes});
+  INFO(result.ending());
+  CHECK(result.out == bytes);
+}
+
+TEST_CASE("R17: connections that are reset before or in the middle of the greeting are told as such") {
+  const auto server = Server::odd({"resets", "3"});  // the first one met the test's own look at the port
+  for (int i = 0; i < 2; ++i) {
+    CHECK(error_id([&] { (void)server.greet(); }) == "guest-handshake");
+  }
+  // The real server takes the port a moment later.
+  std::string out, id;
+  for (int i = 0; i < 200 && out.empty(); ++i) {
+    id = error_id([&] { out = server.connect(secret()).exec("echo hi", soon()).out; });
+    CHECK((id == "none" || id == "guest-refused" || id == "guest-handshake"));
+    sys::pause(50ms, soon());
+  }
+  CHECK(out == "hi\n");
+}
+
+TEST_CASE("R82: connection limits are told, and the session goes on") {
+  const auto server = Server::openssh({"MaxSessions 1"});
+  auto session = server.connect();
+  {
+    const auto channel = session.open_exec("cat", soon());
+    const auto text = error_text([&] { (void)session.exec("true", soon()); });
+    CHECK(text.starts_with("guest-protocol"));
+    CHECK(text.find("MaxSessions") != std::string::npos);
+    CHECK(channel->finish(soon()).ok());
+  }
+  CHECK(session.exec("echo on", soon()).out == "on\n");
+  const auto narrow = Server::openssh({"MaxStartups 1:100:1"});
+  std::optional<Session> waiting;  // takes the only place, once the look at the port has left it
+  for (int i = 0; i < 100 && !waiting; ++i) {
+    (void)error_id([&] { waiting = narrow.greet(); });
+    sys::pause(50ms, soon());
+  }
+  REQUIRE(waiting);
+  const auto text = error_text([&] { (void)narrow.greet(); });
+  CHECK(text.starts_with("guest-handshake"));
+  CHECK(text.find("MaxStartups") != std::string::npos);
+}
+
+TEST_CASE("R88: a network that swallows everything is noticed within 15 s, in the middle of a command") {
+  const auto server = Server::openssh();
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  std::atomic<bool> swallow = false;
+  std::thread network([&, near_end = sys::Fd(ends[1]), far_end = connect_tcp("127.0.0.1", server.port(), soon())] {
+    std::array<char, 65536> block;
+    for (;;) {
+      std::array<pollfd, 2> ready{pollfd{near_end.get(), POLLIN, 0}, pollfd{far_end.get(), POLLIN, 0}};
+      ::poll(ready.data(), ready.size(), -1);
+      for (std::size_t i = 0; i < 2; ++i) {
+        if (ready[i].revents == 0) { continue; }
+        const auto got = ::recv(ready[i].fd, block.data(), block.size(), 0);
+        if (got <= 0) { return; }
+        if (!swallow) { CHECK(::send(ready[1 - i].fd, block.data(), static_cast<std::size_t>(got), 0) == got); }
+      }
+    }
+  });
+  {
+    Session session(sys::Fd{ends[0]}, soon());
+    session.authenticate(server.login(), soon());
+    CHECK(session.exec("echo hi", soon()).out == "hi\n");
+    swallow = true;
+    const sys::Stopwatch watch;
+    CHECK(error_id([&] { (void)session.exec("sleep 60", sys::Deadline::in(60s)); }) == "guest-lost");
+    CHECK(watch.elapsed() >= 14s);
+    CHECK(watch.elapsed() < 16s);
+  }
+  network.join();
 }
 
 TEST_CASE("R80: key files that cannot be used are named with the reason") {
@@ -251,6 +421,18 @@ TEST_CASE("R80: key files that cannot be used are named with the reason") {
   CHECK(with(folder.write("crlf", crlf)) == "none");
   host_run({"ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", (folder.path() / "rsa").string()});
   CHECK(with(folder.path() / "rsa").find("ed25519") != std::string::npos);
+}
+
+TEST_CASE("a key whose secret is in a device is known by its text") {
+  const auto word = [](std::string_view text) { return std::string("\0\0\0", 3) + static_cast<char>(text.size()) + std::string(text); };
+  const auto pem = [&](std::string_view kind) {
+    const auto body = std::string("openssh-key-v1\0", 15) + word("none") + word("none") + word("") + std::string("\0\0\0\1", 4) + word(word(kind));
+    return "-----BEGIN OPENSSH PRIVATE KEY-----\n" + base64(body) + "\n-----END OPENSSH PRIVATE KEY-----\n";
+  };
+  CHECK(look_at_key(pem("sk-ssh-ed25519@openssh.com")).security_key);
+  CHECK(look_at_key(pem("sk-ecdsa-sha2-nistp256@openssh.com")).security_key);
+  CHECK_FALSE(look_at_key(pem("ssh-ed25519")).security_key);
+  CHECK(look_at_key(pem("ssh-rsa")).rsa);
 }
 
 TEST_CASE("default keys are tried silently") {
