@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/executable.hpp"
 #include "cli/login.hpp"
+#include "cli/own_key.hpp"
 #include "cli/yaml_reader.hpp"
 #include "host/sys/process.hpp"
 #include "host/sys/time.hpp"
@@ -109,7 +110,7 @@ class Commands {
     CLI::App& command = *app.add_subcommand(name, text);
     command.callback([this, options, run] {
       action = [this, options, run](Context& context) {
-        if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home); }
+        if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
         return run(context, *options);
       };
     });
@@ -132,6 +133,7 @@ class Commands {
     unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->capture_default_str();
     unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), always, never")->check(restart_words)->capture_default_str();
     unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
+    unlock_command.add_flag("--install-key", unlock->install_key, "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
     unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
 
     auto rollback = std::make_shared<RollbackOptions>();

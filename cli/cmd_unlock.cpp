@@ -5,6 +5,7 @@
 
 #include "cli/compat.hpp"
 #include "cli/operation.hpp"
+#include "cli/own_key.hpp"
 #include "cli/unlock_report.hpp"
 #include "host/sys/file.hpp"
 
@@ -112,7 +113,23 @@ class Unlock {
       agent = guest.lint_and_agent(goal_.files.back().content, goal_.agent->domain, goal_.agent->label);
       glimpse_ = {*agent, {}};
     }
-    return plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);
+    Plan plan = plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);
+    // First, so that an undo, which goes backwards, can log in with it to the end.
+    if (options_.install_key) {
+      const auto steps = key_steps(guest);
+      plan.steps.insert(plan.steps.begin(), steps.begin(), steps.end());
+    }
+    return plan;
+  }
+
+  std::vector<Step> key_steps(Guest& guest) {
+    const std::string& home = report_.guest->home;
+    const auto folder = guest.look({home + "/.ssh"}, Deadline::in(guest_answer)).front();
+    // A key that is yet to be made cannot stand in the guest.
+    const auto key = options_.dry_run ? public_key(own_key_file(context_.state_dir)) : std::optional(make_own_key(context_.state_dir));
+    const bool there = folder.kind == PathKind::folder;
+    const LineSeen line = there ? guest.line_in(authorized_keys(home), key.value_or("")) : LineSeen::no_file;
+    return plan_key(home, key.value_or(""), folder, key ? line : std::min(line, LineSeen::missing));
   }
 
   int show_plan(const Plan& host_plan) {

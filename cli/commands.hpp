@@ -83,6 +83,7 @@ struct UnlockOptions {
   std::string restart = "auto";            ///< auto, always, never
   std::string host_preference = "set";     ///< set, keep
   bool dry_run = false;
+  bool install_key = false;                ///< put a key of lumelift's own into the guest's authorized_keys
 };
 [[nodiscard]] int run_unlock(Context& context, const UnlockOptions& options);
 

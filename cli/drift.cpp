@@ -19,6 +19,7 @@ constexpr std::int64_t clock_slack_s = 2;
 struct Expected {
   std::map<std::string, FileState> files;
   std::map<std::string, SetAgent> agents;
+  std::vector<AddLine> lines;
 };
 
 Expected expected(const Journal& journal, const std::string& vm) {
@@ -28,6 +29,7 @@ Expected expected(const Journal& journal, const std::string& vm) {
       if (record.state != StepState::done) { continue; }
       const Step step = step_from_json(record.body);
       if (const auto* file = std::get_if<PutFile>(&step)) { out.files[file->path] = file->after; }
+      if (const auto* line = std::get_if<AddLine>(&step)) { out.lines.push_back(*line); }
       if (const auto* agent = std::get_if<SetAgent>(&step)) { out.agents[agent->label] = *agent; }
     }
   }
@@ -52,6 +54,9 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (seen[i].file == want.files.at(paths[i])) { continue; }
     drift.differences.push_back(fmt::format("{} {}", paths[i], seen[i].kind == PathKind::absent ? "is gone" : "was changed"));
+  }
+  for (const auto& line : want.lines) {
+    if (guest.line_in(line.path, line.line) != LineSeen::present) { drift.differences.push_back(line.path + " no longer holds lumelift's key"); }
   }
   for (const auto& [label, step] : want.agents) {
     const AgentSeen now = guest.agent(step.domain, label);

@@ -56,6 +56,11 @@ Engine::Look Engine::observe(const SetPreference& step) {
   return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other, shown(now)};
 }
 
+Engine::Look Engine::observe(const AddLine& step) {
+  const bool there = link_.guest().line_in(step.path, step.line) == LineSeen::present;
+  return {there ? Seen::after : Seen::before, there ? "there" : "not there"};
+}
+
 Engine::Look Engine::observe(const SetAgent& step) {
   const AgentState now = state_of(link_.guest().agent(step.domain, step.label));
   return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other,
@@ -183,6 +188,17 @@ void Engine::set(const PutFile& step, Side side) {
                                     rate_tells ? fmt::format("  {}/s", shown_bytes(static_cast<std::uint64_t>(static_cast<double>(step.after.size) / spent))) : ""));
 }
 
+void Engine::set(const AddLine& step, Side side) {
+  Guest& guest = link_.guest();
+  if (side == Side::after) {
+    guest.add_line(step.path, step.line);
+    console_.step("key", "of lumelift added to " + step.path);
+  } else {
+    guest.remove_line(step.path, step.line, step.new_file ? Guest::EmptyFile::remove : Guest::EmptyFile::keep);
+    console_.step("key", "of lumelift removed from " + step.path);
+  }
+}
+
 void Engine::set(const SetAgent& step, Side side) {
   Guest& guest = link_.guest();
   const AgentState want = side == Side::after ? step.after : step.before;
@@ -262,6 +278,7 @@ void Engine::set_new(const std::vector<Step>& steps) {
 }
 
 void Engine::apply(RunId run, const Plan& plan) {
+  link_proven_ = false;
   for (std::size_t at = 0; at < plan.steps.size();) {
     sys::check_interrupt();
     if (const auto* preference = std::get_if<SetPreference>(&plan.steps[at])) {

@@ -65,6 +65,7 @@ class Engine {
 
   [[nodiscard]] Look observe(const SetPower& step);
   [[nodiscard]] Look observe(const SetPreference& step);
+  [[nodiscard]] Look observe(const AddLine& step);
   [[nodiscard]] Look observe(const SetAgent& step);
   [[nodiscard]] std::vector<Look> observe_files(const std::vector<Step>& steps);
   [[nodiscard]] std::vector<Look> observe_group(const std::vector<Step>& steps);
@@ -73,6 +74,7 @@ class Engine {
   void set(const SetPreference& step, Side side);
   void set(const MakeFolder& step, Side side);
   void set(const PutFile& step, Side side);
+  void set(const AddLine& step, Side side);
   void set(const SetAgent& step, Side side);
   void set(const Step& step, Side side);
 
@@ -103,6 +105,7 @@ class Engine {
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
   bool vm_missing_ = false;  ///< during an undo: lume no longer knows the VM
+  bool link_proven_ = false;  ///< an undo has used the connection: the next one need not make another
   bool guest_gone_ = false;  ///< during an undo: one failure to reach the guest is enough
   bool connection_lost_ = false;  ///< during an undo: it died under us, so a second try over a new one makes sense
 };

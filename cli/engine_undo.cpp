@@ -51,7 +51,8 @@ void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoRepo
       try {
         await_guest();
       } catch (const Error& error) {
-        warnings_.push_back("the VM was started again, but " + error.message());
+        // With our own key taken out again, a refused login is the guest's sign of life.
+        if (error.id() != "guest-auth-failed") { warnings_.push_back("the VM was started again, but " + error.message()); }
       }
     }
   }
@@ -108,6 +109,8 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
     }
   }
   if (const auto* file = std::get_if<PutFile>(&step)) { link_.transfer().tidy(file->path); }
+  // A copy that was half made goes with it.
+  if (const auto* line = std::get_if<AddLine>(&step); line != nullptr && look.seen == Seen::before) { link_.guest().remove_line(line->path, line->line, Guest::EmptyFile::keep); }
   journal_.mark(record.run, record.position, StepState::undone);
 }
 
@@ -213,8 +216,9 @@ void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
 UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   UndoReport report;
   guest_gone_ = connection_lost_ = false;
-  // The failure that led here may have been the connection's.
-  link_.drop();
+  // The failure that led here may have been the connection's. And a key that was just taken out opens no other one.
+  if (!link_proven_) { link_.drop(); }
+  link_proven_ = true;
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   try {
     settle_power(runs, restart);

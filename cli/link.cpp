@@ -137,6 +137,9 @@ void GuestLink::record_pin(const Session& session) {
     console_.say(fmt::format("note: '{}' and '{}' have one SSH host key: one is a clone of the other", vm_, twin->vm));
   }
   journal_.set_pin(vm_, pin_text(session));
+  if (session.login_method() == "password" || session.login_method() == "keyboard-interactive") {
+    console_.say(fmt::format("next time without a password: lumelift unlock {} --install-key  (rollback removes the key)", vm_));
+  }
 }
 
 void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {

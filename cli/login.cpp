@@ -83,7 +83,7 @@ sys::Secret from_prompt(const std::string& user) {
 
 }  // namespace
 
-LoginOptions resolve_login(const LoginSources& sources, const fs::path& home) {
+LoginOptions resolve_login(const LoginSources& sources, const fs::path& home, const fs::path& own_key) {
   LoginOptions login;
   login.user = sources.user;
   login.port = sources.port;
@@ -91,9 +91,8 @@ LoginOptions resolve_login(const LoginSources& sources, const fs::path& home) {
   login.use_agent = sources.use_agent;
   login.via_nc = sources.via_nc;
   if (sources.passphrase_env) { login.passphrase = sys::Secret(*sources.passphrase_env); }
-  for (const char* name : {"id_ed25519", "id_ecdsa"}) {
+  for (const fs::path& key : {own_key, home / ".ssh" / "id_ed25519", home / ".ssh" / "id_ecdsa"}) {
     std::error_code fault;
-    const fs::path key = home / ".ssh" / name;
     if (fs::exists(key, fault)) { login.default_keys.push_back(key); }
   }
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;

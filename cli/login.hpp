@@ -23,8 +23,9 @@ struct LoginSources {
 };
 
 /// Reads the password from the descriptor, the file, the environment or a prompt on the terminal, in this order; one trailing
-/// newline is not part of it. Blocks on a prompt. Throws Error "password-unreadable", "password-file-open" (others may read
+/// newline is not part of it. `own_key`, where it exists, is the first of the default keys. Blocks on a prompt. Throws Error "password-unreadable", "password-file-open" (others may read
 /// the file); usage.
-[[nodiscard]] LoginOptions resolve_login(const LoginSources& sources, const std::filesystem::path& home);
+[[nodiscard]] LoginOptions resolve_login(const LoginSources& sources, const std::filesystem::path& home,
+                                         const std::filesystem::path& own_key = {});
 
 }  // namespace lumelift

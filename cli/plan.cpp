@@ -66,7 +66,7 @@ void check_distinct(const GuestGoal& goal) {
 }  // namespace
 
 bool in_guest(const Step& step) {
-  return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step) || std::holds_alternative<SetAgent>(step);
+  return !std::holds_alternative<SetPower>(step) && !std::holds_alternative<SetPreference>(step);
 }
 
 std::string described(const Step& step) {
@@ -81,6 +81,7 @@ std::string described(const Step& step) {
             return fmt::format("{} {}  {}  sha256 {}", s.before ? "replace" : "put", s.path, shown_bytes(s.after.size),
                                s.after.sha256.substr(0, 12));
           },
+          [](const AddLine& s) { return fmt::format("add a line to {}", s.path); },
           [](const SetAgent& s) { return fmt::format("agent {} in {}  {} → {}", s.label, s.domain, shown(s.before), shown(s.after)); },
       },
       step);
@@ -124,6 +125,19 @@ Plan plan_host(const HostView& view, Restart restart, bool set_preference) {
   }
   if (cycle || !running) { plan.steps.push_back(SetPower{Power::stopped, Power::running, start}); }
   return plan;
+}
+
+std::string authorized_keys(const std::string& home) { return home + "/.ssh/authorized_keys"; }
+
+std::vector<Step> plan_key(const std::string& home, const std::string& key, const PathSeen& ssh_folder, LineSeen line) {
+  if (ssh_folder.kind != PathKind::absent && ssh_folder.kind != PathKind::folder) {
+    throw Error(ErrorKind::failed, "guest-path-unsafe", fmt::format("in the guest, {}/.ssh is not a folder", home)).fix("look at it in the guest and move it away");
+  }
+  std::vector<Step> steps;
+  if (line == LineSeen::present) { return steps; }
+  if (ssh_folder.kind == PathKind::absent) { steps.push_back(MakeFolder{home + "/.ssh", 0700}); }
+  steps.push_back(AddLine{authorized_keys(home), key, line == LineSeen::no_file});
+  return steps;
 }
 
 std::string guest_root(const std::string& home) { return home + "/.local/share/lumelift"; }

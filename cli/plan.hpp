@@ -44,13 +44,19 @@ struct PutFile {
   std::string content;                 ///< never recorded: it may hold what a user wants to keep to himself
   bool operator==(const PutFile&) const = default;
 };
+/// Puts one line into a text file that belongs to somebody else, such as authorized_keys; the undo takes out just that line.
+struct AddLine {
+  std::string path, line;
+  bool new_file = false;               ///< there was no file: the undo removes it when nothing else is in it
+  bool operator==(const AddLine&) const = default;
+};
 enum class AgentState { disabled, unloaded, loaded };
 struct SetAgent {
   std::string domain, label, plist;
   AgentState before, after;
   bool operator==(const SetAgent&) const = default;
 };
-using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, SetAgent>;
+using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, AddLine, SetAgent>;
 
 /// True for steps that need the guest to answer.
 [[nodiscard]] bool in_guest(const Step& step);
@@ -119,6 +125,11 @@ struct GuestGoal {
 /// "agent-folder-unsafe" for LaunchAgents of another owner or writable by others.
 [[nodiscard]] Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<PathSeen>& seen,
                               const std::optional<AgentSeen>& agent, const GuestFacts& facts);
+
+/// What has to be done so that `key`, a line of authorized_keys, stands in the guest; nothing when it does. `ssh_folder` is what stands
+/// at ~/.ssh. Throws Error "guest-path-unsafe".
+[[nodiscard]] std::vector<Step> plan_key(const std::string& home, const std::string& key, const PathSeen& ssh_folder, LineSeen line);
+[[nodiscard]] std::string authorized_keys(const std::string& home);
 
 /// The guest folder that holds everything of ours.
 [[nodiscard]] std::string guest_root(const std::string& home);

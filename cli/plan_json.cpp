@@ -79,6 +79,9 @@ struct StepEncoder {
   json operator()(const PutFile& s) const {
     return {{"kind", "file"}, {"path", s.path}, {"source", s.source.string()}, {"before", s.before ? encode(*s.before) : json()}, {"after", encode(s.after)}};
   }
+  json operator()(const AddLine& s) const {
+    return {{"kind", "line"}, {"path", s.path}, {"line", s.line}, {"new_file", s.new_file}};
+  }
   json operator()(const SetAgent& s) const {
     return {{"kind", "agent"}, {"domain", s.domain}, {"label", s.label}, {"plist", s.plist},
             {"before", agent_words[static_cast<int>(s.before)]}, {"after", agent_words[static_cast<int>(s.after)]}};
@@ -97,6 +100,7 @@ Step decode_step(const json& j) {
     if (!j.at("before").is_null()) { step.before = decode_file(j.at("before")); }
     return step;
   }
+  if (kind == "line") { return AddLine{j.at("path"), j.at("line"), j.at("new_file")}; }
   if (kind == "agent") {
     return SetAgent{j.at("domain"), j.at("label"), j.at("plist"), decode_agent(j.at("before")), decode_agent(j.at("after"))};
   }

@@ -63,6 +63,9 @@ struct PathSeen {
   bool operator==(const PathSeen&) const = default;
 };
 
+/// Whether a line stands in a text file.
+enum class LineSeen { no_file, missing, present };
+
 /// macOS knowledge on top of one authenticated Session: facts, files, launchd, probe. Absolute tool paths, no GNU flags, every
 /// argument through quote(). Not durable beyond what each call says. Throws what Session throws, and: "guest-unreadable"
 /// (an answer that cannot be understood, quoted and capped), "guest-tool-failed", "guest-path-unsafe", "guest-read-only",
@@ -88,6 +91,12 @@ class Guest {
   void remove_folder(const std::string& path, Remove how);
   /// Removes a file or link; absent already is success.
   void remove_file(const std::string& path);
+  /// One line of a text file whose folder exists; what else is in it keeps its bytes. add_line() puts it first, in a new file of mode
+  /// 0600 where there is none. remove_line() takes one such line out, wherever it stands by now; absent already is success.
+  [[nodiscard]] LineSeen line_in(const std::string& path, const std::string& line);
+  void add_line(const std::string& path, const std::string& line);
+  enum class EmptyFile { keep, remove };
+  void remove_line(const std::string& path, const std::string& line, EmptyFile empty);
   /// True when the quarantine attribute is on the file.
   [[nodiscard]] bool quarantined(const std::string& path);
 

@@ -47,6 +47,7 @@ SCENARIOS = {s.name: s for s in (
     Scenario("rollback", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("rollback", "ci-1")), (1,), ("boolean", False)),
     Scenario("rollback-stopped", (("ci-1", False),), (("unlock", "ci-1"), ("rollback", "ci-1")), (1,)),
     Scenario("rollback-all", (("a", True), ("b", True)), (("unlock", "a"), ("unlock", "b"), ("rollback", "--all")), (2,), ("integer", 1), True),
+    Scenario("install-key", (("ci-1", True),), (("unlock", "ci-1", "--host-preference", "keep", "--install-key"), ("rollback", "ci-1")), (0, 1)),
     Scenario("shared-a-first", (("a", True), ("b", True)),
              (("unlock", "a"), ("unlock", "b"), ("rollback", "a"), ("rollback", "b")), (0, 1, 2, 3), None, True),
     Scenario("shared-b-first", (("a", True), ("b", False)),
@@ -56,7 +57,7 @@ SCENARIOS = {s.name: s for s in (
 
 # The quick set: points and second kills for each step.
 QUICK = {"unlock-running": (12, 2), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2), "rollback-stopped": (3, 1),
-         "rollback-all": (3, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
+         "rollback-all": (3, 1), "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""How lumelift gets into a guest: changed host keys, blocked networks. R78, R81, R100 to R104."""
+"""How lumelift gets into a guest: keys of its own, changed host keys, blocked networks. R78, R81, R100 to R104."""
 
+import os
 import subprocess
 import time
 
 import pytest
 
-from product import BUILD, run
+from product import BUILD, guest_home, run
 
 PASSWORD = {"LUMELIFT_PASSWORD": "lume"}
 UNREACHABLE = {"LD_PRELOAD": str(BUILD / "tests/lab/unreachable.so")}
@@ -13,10 +14,79 @@ UNREACHABLE = {"LD_PRELOAD": str(BUILD / "tests/lab/unreachable.so")}
 
 @pytest.fixture
 def guest(lab):
-    """One running guest, whose programs run as x86_64 ones, which is quicker."""
+    """One running guest with the account of a person who has a password and no key."""
     lab.add_vm("ci-1", running=True, arch="x86_64")
     lab.start()
+    lab.key = os.path.join(lab.home, ".ssh", "id_ed25519")
     return lab
+
+
+def without_own_key(lab):
+    """From now on the host's user has no key of his own in ~/.ssh."""
+    os.rename(lab.key, lab.key + ".away")
+
+
+def back_with_own_key(lab):
+    os.rename(lab.key + ".away", lab.key)
+
+
+def keys_in(lab):
+    return (guest_home(lab, "ci-1") / ".ssh/authorized_keys").read_text()
+
+
+def test_a_key_of_our_own_goes_in_after_a_password_and_out_by_rollback(guest):
+    before = guest.snapshot()
+    without_own_key(guest)
+    first = run(guest, "unlock", "ci-1", env=PASSWORD)
+    assert first.rc == 0 and "--install-key" in first.err, first
+    assert run(guest, "verify", "ci-1").rc != 0
+    done = run(guest, "unlock", "ci-1", "--install-key", env=PASSWORD)
+    assert done.rc == 0 and "key" in done.err, done
+    key = os.path.join(guest.home, ".local/state/lumelift/id_ed25519")
+    assert os.stat(key).st_mode & 0o777 == 0o600
+    assert keys_in(guest).count(" lumelift\n") == 1
+    again = run(guest, "unlock", "ci-1", "--install-key")
+    assert again.rc == 0 and keys_in(guest).count(" lumelift\n") == 1, again
+    assert "no longer holds" not in run(guest, "status", "ci-1").out
+    # A rollback restarts the VM with nothing but that key to log in: it stops cleanly, and a refused login is an answer.
+    back = run(guest, "rollback", "ci-1")
+    assert back.rc == 0 and not guest.events("hard-stop"), back
+    back_with_own_key(guest)
+    assert guest.snapshot() == before
+
+
+def test_what_others_wrote_around_the_key_stays(guest):
+    file = guest_home(guest, "ci-1") / ".ssh/authorized_keys"
+    assert run(guest, "unlock", "ci-1", "--install-key", "--host-preference", "keep").rc == 0
+    former = file.read_bytes()
+    file.write_bytes(b"# mine, first\n" + former + b"# mine, last, without its newline")
+    assert run(guest, "rollback", "ci-1").rc == 0
+    assert file.read_bytes() == b"# mine, first\n" + former.partition(b" lumelift\n")[2] + b"# mine, last, without its newline"
+
+
+def test_a_key_taken_out_by_hand_is_drift_and_no_trouble(guest):
+    before = guest.snapshot()
+    file = guest_home(guest, "ci-1") / ".ssh/authorized_keys"
+    assert run(guest, "unlock", "ci-1", "--install-key", "--host-preference", "keep").rc == 0
+    file.write_text(keys_in(guest).partition(" lumelift\n")[2])
+    assert "no longer holds lumelift's key" in run(guest, "status", "ci-1", "--json").out
+    assert run(guest, "rollback", "ci-1").rc == 0
+    assert guest.snapshot() == before
+
+
+def test_a_failed_unlock_takes_the_key_back(guest):
+    before = guest.snapshot()
+    guest.fault("shasum", exit=1)
+    done = run(guest, "unlock", "ci-1", "--install-key", "--host-preference", "keep")
+    assert (done.rc, done.error_id) == (1, "transfer-unverified") and "added to" in done.err, done
+    guest.clear_faults()
+    assert guest.snapshot() == before
+
+
+def test_a_plan_with_a_key_makes_none(guest):
+    done = run(guest, "unlock", "ci-1", "--install-key", "--dry-run")
+    assert done.rc == 0 and "authorized_keys" in done.out, done
+    assert not os.path.exists(os.path.join(guest.home, ".local/state/lumelift/id_ed25519"))
 
 
 def test_r100_blocked_by_local_network_privacy(guest):

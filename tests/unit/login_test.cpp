@@ -109,6 +109,8 @@ TEST_CASE("keys that are there are offered; user, port and key are passed on") {
   CHECK(login.default_keys == std::vector<fs::path>{scratch.path() / ".ssh/id_ed25519"});
   CHECK(login.user == "admin");
   CHECK(login.port == 2222);
+  const auto own = scratch.write("state/id_ed25519", "k", 0600);
+  CHECK(resolve_login(sources, scratch.path(), own).default_keys == std::vector<fs::path>{own, scratch.path() / ".ssh/id_ed25519"});
   CHECK(login.key_file == fs::path("/k"));
   CHECK(login.use_agent);
   CHECK(login.passphrase->reveal().empty());

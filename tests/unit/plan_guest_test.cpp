@@ -263,3 +263,23 @@ TEST_CASE("R60: without a session on the screen the agent goes to the user's own
   CHECK(goal.files.back().content.find("LimitLoadToSessionType") != std::string::npos);
   CHECK(server_goal().agent->domain == "gui/501");
 }
+
+TEST_CASE("a key of our own: only what is missing, in an order that can be undone") {
+  const std::string home = "/Users/lume", key = "ssh-ed25519 AAAA lumelift", file = home + "/.ssh/authorized_keys";
+  const auto at = [](PathKind kind) {
+    PathSeen seen;
+    seen.kind = kind;
+    return seen;
+  };
+  CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::present).empty());
+  CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::missing) == std::vector<Step>{AddLine{file, key, false}});
+  CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::no_file) == std::vector<Step>{AddLine{file, key, true}});
+  CHECK(plan_key(home, key, at(PathKind::absent), LineSeen::no_file) == std::vector<Step>{MakeFolder{home + "/.ssh", 0700}, AddLine{file, key, true}});
+  CHECK(thrown([&] { (void)plan_key(home, key, at(PathKind::link), LineSeen::no_file); }).id() == "guest-path-unsafe");
+}
+
+TEST_CASE("a line that was added comes back from the journal as it was") {
+  const Step step = AddLine{"/Users/lume/.ssh/authorized_keys", "ssh-ed25519 AAAA \"quoted\" lumelift", true};
+  CHECK(step_from_json(to_json(step)) == step);
+  CHECK(in_guest(step));
+}
