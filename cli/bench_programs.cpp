@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/guest_verdict.hpp"
-#include "cli/json_text.hpp"
+#include "cli/receipt.hpp"
 #include "host/sys/hash.hpp"
 #include "host/sys/process.hpp"
 
@@ -141,15 +140,11 @@ std::optional<std::string> BenchPlace::host_note(const std::vector<std::string>&
 }
 
 std::string receipt_defect(const std::string& receipt, std::optional<int> pid) {
-  const auto seen = nlohmann::json::parse(json_text(receipt), nullptr, false);
-  if (!seen.is_object()) { return "the library wrote no receipt: it was not in the process"; }
-  const auto word = [&](const char* key) {
-    const auto found = seen.find(key);
-    return found != seen.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  if (!pid || seen.value("pid", nlohmann::json()) != *pid) { return "the library's receipt is of another process"; }
-  if (word("outcome") == "active") { return {}; }
-  return fmt::format("the library was {}: {}", word("outcome"), word("reason"));
+  const auto seen = parse_receipt(receipt);
+  if (!seen) { return "the library wrote no receipt: it was not in the process"; }
+  if (!pid || seen->pid != *pid) { return "the library's receipt is of another process"; }
+  if (seen->outcome == "active") { return {}; }
+  return fmt::format("the library was {}: {}", seen->outcome, seen->reason);
 }
 
 }  // namespace lumelift

@@ -5,8 +5,8 @@
 
 #include "cli/guest_run.hpp"
 #include "cli/guest_verdict.hpp"
-#include "cli/json_text.hpp"
 #include "cli/operation.hpp"
+#include "cli/receipt.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
@@ -22,17 +22,16 @@ constexpr std::size_t receipt_cap = 64u << 10, kit_cap = 64u << 20;
 constexpr int env_not_executable = 126, env_not_found = 127;
 
 /// The library's own word on the process that we started.
-class Receipt {
+class ReceiptWatch {
  public:
-  Receipt(Guest& guest, Transfer& transfer, std::string path) : guest_(guest), transfer_(transfer), path_(std::move(path)) {}
+  ReceiptWatch(Guest& guest, Transfer& transfer, std::string path) : guest_(guest), transfer_(transfer), path_(std::move(path)) {}
 
   void look(std::optional<int> pid) {
-    const std::string written = transfer_.read(path_, receipt_cap).value_or("");
-    const json seen = json::parse(json_text(written), nullptr, false);
-    if (!seen.is_object() || (pid && seen.value("pid", json()) != *pid)) { return; }
-    text_ = seen.dump(-1, ' ', false, json::error_handler_t::replace);
-    outcome_ = word(seen, "outcome");
-    reason_ = word(seen, "reason");
+    const auto seen = parse_receipt(transfer_.read(path_, receipt_cap).value_or(""));
+    if (!seen || (pid && seen->pid != *pid)) { return; }
+    text_ = seen->json;
+    outcome_ = seen->outcome;
+    reason_ = seen->reason;
   }
 
   /// True when a process should have had the library by now and has not.
@@ -50,10 +49,6 @@ class Receipt {
   [[nodiscard]] bool proven() const { return outcome_ == "active" || outcome_ == "armed"; }
 
  private:
-  static std::string word(const json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-  }
   Guest& guest_;
   Transfer& transfer_;
   std::string path_, text_, outcome_, reason_;
@@ -93,7 +88,7 @@ class Run {
     const FileView files = guest_files(*operation_.link);
     launch_ = launch(program_path(options_.command, files));
     judge(files, kit);
-    Receipt receipt(operation_.link->guest(), operation_.link->transfer(),
+    ReceiptWatch receipt(operation_.link->guest(), operation_.link->transfer(),
                     guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
     auto variables = profile_environment(profile);
     variables.insert(variables.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
@@ -141,7 +136,7 @@ class Run {
     return run_attached(context_.console, operation_.link->session(), launch_, streams);
   }
 
-  void require_library(const RunEnding& ending, const Receipt& receipt) {
+  void require_library(const RunEnding& ending, const ReceiptWatch& receipt) {
     if (receipt.proven()) { return; }
     const auto status = ending.result.status;
     // env's own word that nothing was started.
@@ -158,7 +153,7 @@ class Run {
     throw error.fix(fmt::format("see: lumelift inspect --vm {} {}; --allow-stock accepts it", operation_.found.name, cleaned(launch_.command.front())));
   }
 
-  int report(const RunEnding& ending, const Receipt* receipt) {
+  int report(const RunEnding& ending, const ReceiptWatch* receipt) {
     Console& console = context_.console;
     if (ending.lost) {
       console.warn(ending.lost_reason.empty() ? "the connection ended before the program did" : ending.lost_reason);

@@ -7,6 +7,7 @@
 
 #include "cli/console.hpp"
 #include "cli/json_text.hpp"
+#include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
 
 namespace lumelift {
@@ -143,11 +144,11 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
       outcome.clear();
     }
     if (seen.pid && outcome != "active") {
-      const json receipt = json::parse(json_text(written.value_or("")), nullptr, false);
-      if (receipt.is_object() && receipt.value("pid", json(0)) == proof.pid) {
-        outcome = text_of(receipt, "outcome");
-        reason = text_of(receipt, "reason");
-        proof.receipt = receipt.dump(-1, ' ', false, json::error_handler_t::replace);
+      const auto receipt = parse_receipt(written.value_or(""));
+      if (receipt && receipt->pid == proof.pid) {
+        outcome = receipt->outcome;
+        reason = receipt->reason;
+        proof.receipt = receipt->json;
       }
     }
     const bool settled = seen.pid && alive && alive->elapsed() >= steady;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/drift.hpp"
-#include "cli/json_text.hpp"
+#include "cli/receipt.hpp"
 #include "host/sys/fd.hpp"
 #include "remote/inspect.hpp"
 #include "remote/interactive.hpp"
@@ -21,37 +21,23 @@ using sys::Milliseconds;
 
 constexpr Milliseconds answer{15'000};
 constexpr std::size_t receipt_cap = 64u << 10;
-constexpr std::int64_t clock_slack_s = 120;  // of the guest's clock against the host's
+constexpr std::int64_t clock_slack_s = 120;  // the guest sets its clock soon after its start
 constexpr std::string_view library_name = "/liblumelift-metal.dylib";
-
-std::string text_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-/// "1764422000.004211": whole seconds; nothing when it is no such text.
-std::optional<std::int64_t> seconds_of(const std::string& text) {
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  return error == std::errc{} && end != text.data() ? std::optional(seconds) : std::nullopt;
-}
 
 Check check_receipt(const ProcessSeen& seen, const std::string& name, std::int64_t booted_at) {
   const auto failed = [&](std::string evidence) { return Check{"agent-receipt", false, fmt::format("{}: {}", name, evidence)}; };
-  const json receipt = json::parse(json_text(seen.receipt), nullptr, false);
   if (seen.receipt.empty()) { return failed("the library wrote no receipt"); }
-  if (!receipt.is_object()) { return failed("its receipt cannot be read"); }
-  const auto pid = receipt.find("pid");
-  if (pid == receipt.end() || !pid->is_number_integer() || *pid != seen.pid) {
-    return failed(fmt::format("the receipt is of pid {}, the process is pid {}", pid == receipt.end() ? "none" : cleaned(pid->dump(), 40), seen.pid));
+  const auto receipt = parse_receipt(seen.receipt);
+  if (!receipt) { return failed("its receipt cannot be read"); }
+  if (receipt->pid != seen.pid) {
+    return failed(fmt::format("the receipt is of pid {}, the process is pid {}", receipt->pid ? std::to_string(*receipt->pid) : "none", seen.pid));
   }
   // A pid comes again after a boot, and so may an old receipt.
-  const auto started = seconds_of(text_of(receipt, "started"));
-  if (started && *started + clock_slack_s < booted_at) { return failed("the receipt is older than this boot of the guest"); }
-  const std::string outcome = text_of(receipt, "outcome");
+  if (receipt->started && *receipt->started + clock_slack_s < booted_at) { return failed("the receipt is older than this boot of the guest"); }
+  const std::string& outcome = receipt->outcome;
   if (outcome == "active") { return {"agent-receipt", true, fmt::format("{}: pid {}, active", name, seen.pid)}; }
   if (outcome == "armed") { return {"agent-receipt", true, fmt::format("{}: pid {}, armed (has asked for no device yet)", name, seen.pid)}; }
-  return failed(fmt::format("the library left it stock ({})", cleaned(text_of(receipt, "reason"), 80)));
+  return failed(fmt::format("the library left it stock ({})", cleaned(receipt->reason, 80)));
 }
 
 Check check_library(const ProcessSeen& seen, const std::string& name, const std::string& library) {
@@ -79,7 +65,7 @@ void check_agent(Operation& operation, const Drift& drift, const Drift::Agent& a
     process.receipt = link.transfer().read(variable->second, receipt_cap).value_or("");
   }
   process.mapped = mapped_files(link.session(), process.pid);
-  const auto checks = check_process(process, name, root + std::string(library_name), booted_at(drift.facts));
+  const auto checks = check_process(process, name, root + std::string(library_name), drift.facts.booted_at);
   out.insert(out.end(), checks.begin(), checks.end());
 }
 
@@ -199,7 +185,7 @@ std::vector<Check> self_test(Operation& operation) {
     std::from_chars(said.data() + at + mark.size(), said.data() + said.size(), stock.pid);
     stock.receipt = link.transfer().read(root + "/run/probe.json", receipt_cap).value_or("");
     stock.mapped = mapped_files(link.session(), stock.pid);
-    for (const auto& check : check_process(stock, "a stock process", root + std::string(library_name), booted_at(facts))) {
+    for (const auto& check : check_process(stock, "a stock process", root + std::string(library_name), facts.booted_at)) {
       out.push_back({"self-test-" + check.id, !check.passed, (check.passed ? "taken for unlocked: " : "refused: ") + check.evidence});
     }
     input.write = sys::Fd();

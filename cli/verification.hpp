@@ -17,7 +17,7 @@ struct Check {
   bool operator==(const Check&) const = default;
 };
 
-/// What a process must show to count as unlocked. Pure. `booted_at`: wall seconds when its guest was booted.
+/// What a process must show to count as unlocked. Pure. `booted_at`: when its guest was booted, by the guest's clock, as the receipt's time is.
 struct ProcessSeen {
   int pid = 0;
   std::string receipt;                  ///< text of the library's receipt; foreign

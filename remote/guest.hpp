@@ -26,7 +26,8 @@ struct GuestFacts {
   std::string identity;             ///< IOPlatformUUID, else kern.uuid: changes when the VM is cloned or recreated
   std::uint64_t memory = 0;         ///< bytes
   std::optional<std::uint64_t> disk_free;  ///< bytes available on the home volume; nothing when df gave no figure
-  std::int64_t up_seconds = 0;      ///< since kern.boottime, by the guest's own clock
+  std::int64_t booted_at = 0;       ///< kern.boottime: seconds since 1970, by the guest's own clock; 0 when it does not tell
+  std::int64_t up_seconds = 0;      ///< since then, by the same clock
   std::optional<bool> sip;          ///< System Integrity Protection; nothing when csrutil says neither
   bool gui_domain = false, user_domain = false;  ///< launchctl knows gui/UID, user/UID
   bool operator==(const GuestFacts&) const = default;

@@ -128,7 +128,10 @@ GuestFacts parse_facts(std::string_view body) {
   facts.disk_free = free_bytes(unflattened(value("disk")));
   const auto now = number<std::int64_t>(value("now"));
   const auto booted = seconds_of(system_value(system, "kern.boottime"));
-  if (now && booted) { facts.up_seconds = *now - *booted; }
+  if (now && booted) {
+    facts.booted_at = *booted;
+    facts.up_seconds = *now - *booted;
+  }
   facts.sip = protection(value("sip"));
   facts.gui_domain = value("gui") == "0";
   facts.user_domain = value("background") == "0";
