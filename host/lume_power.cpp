@@ -8,6 +8,7 @@
 
 #include "host/lume.hpp"
 #include "host/lume_command.hpp"
+#include "host/lume_server.hpp"
 #include "host/lume_text.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
@@ -234,6 +235,12 @@ void Lume::stop(const std::string& name, const std::string& storage, const Deadl
   Watch watch(*this, vm->name);
   if (vm->power() == Power::stopped && settle(watch, Power::stopped, deadline.at_most(2 * second_look))) return;
 
+  if (stop_in_server(vm->name, deadline)) {
+    if (settle(watch, Power::stopped, deadline)) return;
+    throw Error(ErrorKind::failed, "vm-stop-failed",
+                fmt::format("VM '{}' did not stop: its lume server says that it did, and lume then says: {}", vm->name, watch.last_seen()))
+        .fix(fmt::format("look with: lume get {}", sys::shown({vm->name})));
+  }
   std::vector<std::string> argv{"lume", "stop", vm->name};
   if (!storage.empty()) argv.insert(argv.end(), {"--storage", storage});
   const auto outcome = lume_command(argv, deadline.at_most(stop_limit));

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import subprocess
 
 import pytest
 
@@ -96,7 +98,6 @@ def test_r34_a_changed_host_key(up):
     assert up.host("lume", "stop", "ci-1").returncode == 0
     for suffix in ("", ".pub"):
         os.unlink(vm.path("ssh", "host_ed25519" + suffix))
-    import subprocess
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", vm.path("ssh", "host_ed25519")], check=True)
     up.boot("ci-1")
     done = refused(up, 1, "guest-host-key-changed", "ci-1")
@@ -243,13 +244,71 @@ def test_r07_a_hard_stop_is_named(lab):
     assert any("lume stop" in warning for warning in done.json["warnings"]), done
 
 
+def served(lab, *names):
+    """A `lume serve` that these VMs run in; returns its process and its port."""
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(["lume", "serve", "--port", str(port)], env=lab.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
+    while "server on" not in server.stdout.readline():
+        assert server.poll() is None
+    for name in names:
+        answer = subprocess.run(["curl", "-sS", "--noproxy", "*", "-X", "POST", "-d", "{}", f"http://127.0.0.1:{port}/lume/vms/{name}/run"],
+                                capture_output=True, text=True, check=True)
+        assert "pending" in answer.stdout, answer
+    return server, port
+
+
+def test_a_vm_inside_lume_serve_is_stopped_through_its_api(lab):
+    """`lume stop` would end the process that holds it, and the other VM with it."""
+    for name in ("a", "b"):
+        lab.add_vm(name, sudo="none", arch="x86_64", boot_delay=0.05, ip_delay=0.05)
+    lab.start()
+    server, _ = served(lab, "a", "b")
+    try:
+        assert run(lab, "--json", "doctor", "a").rc == 0
+        done = run(lab, "--json", "unlock", "a")
+        assert done.rc == 0 and any("was stopped hard" in warning for warning in done.json["warnings"]), done
+        assert server.poll() is None and not [call for call in lab.calls("lume") if call["argv"][0] == "stop"]
+        assert len([event for event in lab.events("boot") if event["vm"] == "b"]) == 1 and lab.ssh("b", "true").returncode == 0
+        # From here on it is held by a process of its own, which the server does not know.
+        assert run(lab, "rollback", "a").rc == 0
+        assert server.poll() is None and [call for call in lab.calls("lume") if call["argv"][0] == "stop"]
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_lume_server_that_does_not_answer_is_no_reason_to_end_it(lab):
+    """What the server says is neither yes nor "not running": `lume stop` is not used."""
+    lab.add_vm("a", sudo="none", arch="x86_64", boot_delay=0.05, ip_delay=0.05)
+    lab.start()
+    server, port = served(lab, "a")
+    os.kill(server.pid, signal.SIGSTOP)
+    tools = os.path.join(lab.dir, "slow-curl")
+    os.mkdir(tools)
+    with open(os.path.join(tools, "curl"), "w", encoding="ascii") as file:
+        file.write('#!/bin/sh\nexec /usr/bin/curl --max-time 1 "$@"\n')
+    os.chmod(os.path.join(tools, "curl"), 0o755)
+    try:
+        before = lab.snapshot()
+        done = run(lab, "unlock", "a", env={"PATH": tools + ":" + lab.env()["PATH"]})
+        assert done.rc == 1 and done.error_id == "vm-stop-failed" and f"port {port}" in done.err, done
+        assert lab.snapshot() == before and not [call for call in lab.calls("lume") if call["argv"][0] == "stop"]
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        server.kill()
+        server.wait()
+
+
 def test_r09_the_vnc_password_is_never_shown(up):
     done = run(up, "-v", "unlock", "ci-1")
     assert "vnc://" not in done.out + done.err
 
 
 def test_r21_a_bystander_lives_on(up):
-    import subprocess
     decoy = subprocess.Popen(["/bin/sleep", "60"], env={"NAME": "lume run ci-1"})
     try:
         assert run(up, "unlock", "ci-1").rc == 0

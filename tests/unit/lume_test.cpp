@@ -31,6 +31,14 @@ class FakeLume {
   /// `cases` is shell text inside `case "$1" in`, tried before the usual answers.
   explicit FakeLume(const std::string& cases = "") : first_(scratch_.path() / "bin") {
     write("status", "stopped");
+    write("processes", "");
+    // Other processes of this machine, and the API of a server among them.
+    scratch_.script("bin/ps", "cat " + (scratch_.path() / "processes").string() + "\n");
+    scratch_.script("bin/curl", "cd " + scratch_.path().string() + R"sh(
+echo "$*" >> calls
+cat answer
+case "$(tail -n 1 answer)" in 200) printf stopped > status;; esac
+)sh");
     scratch_.script("bin/lume", "dir=" + scratch_.path().string() + R"sh(
 echo "$*" >> $dir/calls
 echo "level=$LUME_LOG_LEVEL" > $dir/env
@@ -313,6 +321,28 @@ get) count gets; if test -f $dir/asked && { test $n -eq 2 || test $n -ge 5; }; t
   fake.lume().stop("v", "home", soon());
   CHECK(holds(fake.read("calls"), "stop v --storage home\n"));
   CHECK(std::stoi(fake.read("gets")) >= 6);
+}
+
+TEST_CASE("a VM inside lume serve is stopped by the server, and only a plain \"not running\" leads on to lume stop") {
+  const FakeLume fake;
+  const auto stop = [&](const std::string& answer) {
+    fake.write("status", "running");
+    fake.write("calls", "");
+    fake.write("answer", answer);
+    return error_of([&] { fake.lume().stop("v", "", Deadline::in(Milliseconds{5'000})); });
+  };
+  fake.write("processes", "/sbin/launchd\n/opt/bin/lume serve --port 7801\n");
+  CHECK_FALSE(stop("{\"message\":\"VM stopped successfully\"}\n200"));
+  CHECK(holds(fake.read("calls"), "http://127.0.0.1:7801/lume/vms/v/stop"));
+  CHECK(fake.count("stop") == 0);
+  CHECK_FALSE(stop("{\"message\":\"Virtual machine not running: v\"}\n400"));
+  CHECK(fake.count("stop") == 1);
+  for (const char* answer : {"{\"message\":\"Failed to stop\"}\n500", "", "no number"}) {
+    const auto error = stop(answer);
+    REQUIRE(error);
+    CHECK(error->id() == "vm-stop-failed");
+    CHECK(fake.count("stop") == 0);
+  }
 }
 
 TEST_CASE("R07: a VM that is stopped already, or stops by itself meanwhile, counts as stopped") {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/lume_server.hpp"
 #include "host/sys/time.hpp"
 
 using namespace lumelift;
@@ -154,6 +155,14 @@ TEST_CASE("R19, R36, R37, R38: why a VM did not start, as its log tells it") {
   CHECK(start_failure_in("[t] INFO: a\nError: missing com.apple.vm.networking entitlement") == StartFailure::other);
   CHECK(start_failure_in("[t] INFO: Starting\n[t] ERROR: lease file [errno 2]\n") == StartFailure::none);
   CHECK(start_failure_in("") == StartFailure::none);
+}
+
+TEST_CASE("servers are found among the processes by their program, not by a part of their command line") {
+  CHECK(server_ports_in("").empty());
+  CHECK(server_ports_in("/opt/lume serve\n/Users/x/.local/bin/lume serve --port 7800\n/usr/bin/python3 -IS /x/lume serve --port=80\n") ==
+        std::vector<int>{7777, 7800, 80});
+  CHECK(server_ports_in("vim lume-serve\nlume run serve\nlumelift serve\nlume serve-notes\nserve lume\n").empty());
+  CHECK(server_ports_in("lume serve --port 99999\nlume serve --port\nlume  serve  --port 0") == std::vector<int>{7777, 7777, 7777});
 }
 
 TEST_CASE("R09, R131: a VNC password never reaches a message; long text is cut at the front") {
