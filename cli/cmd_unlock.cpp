@@ -76,7 +76,7 @@ class Unlock {
     view_.preference = operation_.host.preference(feature_level_key());
     view_.claims = operation_.journal->claims(resource_of(feature_level_key()));
     for (const auto& claim : view_.claims) {
-      if (claim.since > 0) { view_.preference_since = std::max(view_.preference_since.value_or(0), claim.since); }
+      if (const auto set = claimed_up(claim)) { view_.preference_since = std::max(view_.preference_since.value_or(0), *set); }
     }
     report_.vm = view_.vm.name;
     report_.lume = operation_.lume_version;
@@ -97,7 +97,7 @@ class Unlock {
       return;
     }
     report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
-    view_.running_since = booted_at(*report_.guest);
+    view_.running_since = booted_up(*report_.guest);
   }
 
   [[nodiscard]] GuestGoal goal(const GuestFacts& facts) const {

@@ -44,7 +44,8 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   Guest& guest = link.guest();
   drift.facts = guest.facts(Deadline::in(reach));
   for (const auto& claim : preference_claims) {
-    drift.stale = drift.stale || (claim.vm == link.vm() && claim.since > booted_at(drift.facts) + clock_slack_s);
+    const auto set = claimed_up(claim);
+    drift.stale = drift.stale || (claim.vm == link.vm() && set && *set > booted_up(drift.facts) + clock_slack_s);
   }
   const Expected want = expected(journal, link.vm());
   std::vector<std::string> paths;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
+#include "host/sys/boot.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
@@ -226,7 +228,7 @@ void Engine::apply_preference(RunId run, SetPreference step) {
   // Claims are read again under the lock: another VM may have come first since the plan was made.
   const auto claims = journal_.claims(resource);
   const auto other = std::find_if(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
-  Claim claim{resource, link_.vm(), {}, sys::wall_seconds()};
+  Claim claim{resource, link_.vm(), {}, sys::wall_seconds(), sys::boot_session(), sys::up_seconds()};
   if (other != claims.end()) { step.before = pref_from_json(other->before); }
   const Look look = observe(step);
   // Under another VM's claim the value must be ours: whoever changed it meanwhile changed it under that VM too.
@@ -234,7 +236,11 @@ void Engine::apply_preference(RunId run, SetPreference step) {
     throw Error(ErrorKind::failed, "world-moved", fmt::format("the host preference {} is {}, neither {} nor {}", step.key.key, look.actual, shown(step.before), shown(step.after)))
         .fix("somebody else is changing it; try again");
   }
-  if (look.seen == Seen::after) { claim.since = other != claims.end() ? other->since : 0; }
+  if (look.seen == Seen::after) {
+    // It stood there before: since when, only another claim can tell.
+    const Claim known = other != claims.end() ? *other : Claim{};
+    std::tie(claim.since, claim.boot, claim.up) = std::tie(known.since, known.boot, known.up);
+  }
   claim.before = to_json(step.before);
   const int position = journal_.intend(run, to_json(Step(step)), claim);
   if (look.seen != Seen::after) { set(step, Side::after); }

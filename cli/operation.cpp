@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/yaml_reader.hpp"
+#include "host/sys/boot.hpp"
 
 namespace lumelift {
 namespace {
@@ -36,7 +37,12 @@ Restart restart_from(const std::string& word) {
   return word == "always" ? Restart::always : word == "never" ? Restart::never : Restart::automatic;
 }
 
-std::int64_t booted_at(const GuestFacts& facts) { return sys::wall_seconds() - facts.up_seconds; }
+std::int64_t booted_up(const GuestFacts& facts) { return sys::up_seconds() - facts.up_seconds; }
+
+std::optional<std::int64_t> claimed_up(const Claim& claim) {
+  const bool known = !claim.boot.empty() && claim.boot == sys::boot_session();
+  return known ? std::optional(claim.up) : std::nullopt;
+}
 
 Operation::Operation(Context& context_in, const TargetOptions& target, const std::string& command_in, Touch touch, Missing missing)
     : context(context_in), command(command_in), lume(context_in.home), touch_(touch) {

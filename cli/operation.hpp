@@ -57,7 +57,9 @@ class Operation {
 /// One line for a person on stderr for each part of what an undo did.
 void tell(Console& console, const UndoReport& report);
 
-/// When the guest was booted, on the host's clock.
-[[nodiscard]] std::int64_t booted_at(const GuestFacts& facts);
+/// When the guest was booted, and when a claimed resource got its value, both on sys::up_seconds(): the clock may have been set
+/// in between. Nothing for what is unknown or was before this start of the Mac.
+[[nodiscard]] std::int64_t booted_up(const GuestFacts& facts);
+[[nodiscard]] std::optional<std::int64_t> claimed_up(const Claim& claim);
 
 }  // namespace lumelift

@@ -83,8 +83,8 @@ struct HostView {
   Vm vm;
   PrefValue preference;
   std::vector<Claim> claims;                       ///< on the preference, of all VMs
-  std::optional<std::int64_t> running_since;       ///< wall seconds; from the guest's uptime
-  std::optional<std::int64_t> preference_since;    ///< wall seconds; when it was set, as far as anybody knows
+  std::optional<std::int64_t> running_since;       ///< seconds of sys::up_seconds(); from the guest's uptime
+  std::optional<std::int64_t> preference_since;    ///< the same: when it was set, as far as it was in this start of the Mac
 };
 
 /// Preference, restart, start. Throws Error "vm-not-ready" (busy) for a status that is neither stopped nor running, and

@@ -43,6 +43,8 @@ CREATE TABLE claim (
   vm TEXT NOT NULL,
   before TEXT NOT NULL,
   since INTEGER NOT NULL,
+  boot TEXT NOT NULL,
+  up INTEGER NOT NULL,
   PRIMARY KEY (resource, vm)
 ) STRICT;
 CREATE TABLE pin (
@@ -247,9 +249,9 @@ int Journal::intend(RunId run, const std::string& body, const std::optional<Clai
   const int position = add_step(db, run, body);
   if (claim) {
     Statement(db,
-              "INSERT INTO claim (resource, vm, before, since) VALUES (?, ?, ?, ?)"
-              " ON CONFLICT (resource, vm) DO UPDATE SET since = excluded.since",
-              claim->resource, claim->vm, claim->before, claim->since)
+              "INSERT INTO claim (resource, vm, before, since, boot, up) VALUES (?, ?, ?, ?, ?, ?)"
+              " ON CONFLICT (resource, vm) DO UPDATE SET since = excluded.since, boot = excluded.boot, up = excluded.up",
+              claim->resource, claim->vm, claim->before, claim->since, claim->boot, claim->up)
         .run();
   }
   transaction.commit();
@@ -296,8 +298,8 @@ std::vector<StepRecord> Journal::steps(RunId run) const {
 std::vector<Claim> Journal::claims(const std::string& resource) const {
   std::vector<Claim> claims;
   if (!*db_) return claims;
-  Statement rows(**db_, "SELECT resource, vm, before, since FROM claim WHERE resource = ? ORDER BY since, vm", resource);
-  while (rows.next()) claims.push_back({rows.text(0), rows.text(1), rows.text(2), rows.integer(3)});
+  Statement rows(**db_, "SELECT resource, vm, before, since, boot, up FROM claim WHERE resource = ? ORDER BY since, vm", resource);
+  while (rows.next()) claims.push_back({rows.text(0), rows.text(1), rows.text(2), rows.integer(3), rows.text(4), rows.integer(5)});
   return claims;
 }
 

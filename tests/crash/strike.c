@@ -5,6 +5,7 @@
    STRIKE_AT      number of the call to strike at, from 1; 0: only count
    STRIKE_SIDE    before | after; full: from this call on nothing more can be written, since the disk is full
    STRIKE_REPORT  file that gets the number of calls when the process ends by itself
+   STRIKE_CLOCK   file that says by how many seconds the wall clock is off; read at each look at the clock
    STRIKE_TRACE   file that gets each call and its bytes, and each start of a program, for replaying a loss of power */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static long at, counted;
@@ -97,6 +99,17 @@ static void record_fd(const char* what, int fd, long long offset, const void* by
   record(what, path, offset, bytes, size);
 }
 
+static long clock_shift(void) {
+  const char* file = getenv("STRIKE_CLOCK");
+  char text[32] = "";
+  const int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+  if (fd >= 0) {
+    if (read(fd, text, sizeof text - 1) < 0) { text[0] = 0; }
+    close(fd);
+  }
+  return atol(text);
+}
+
 #define REAL(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
 #define AROUND(matters, type, call, note) \
   const int meant = matters;              \
@@ -106,6 +119,12 @@ static void record_fd(const char* what, int fd, long long offset, const void* by
   if (meant && result >= 0) { note; }     \
   strike(meant, 1);                       \
   return result
+
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  const int result = REAL(clock_gettime)(clock, now);
+  if (result == 0 && clock == CLOCK_REALTIME) { now->tv_sec += clock_shift(); }
+  return result;
+}
 
 int fsync(int fd) { AROUND(sync_matters(fd), int, REAL(fsync)(fd), record_fd("sync", fd, 0, "", 0)); }
 int fdatasync(int fd) { AROUND(sync_matters(fd), int, REAL(fdatasync)(fd), record_fd("sync", fd, 0, "", 0)); }
