@@ -13,31 +13,13 @@ using nlohmann::json;
 using sys::Deadline;
 using sys::Milliseconds;
 
-// A VM that was switched off is started by a run of this name, so that its guest can be put right, and stopped again.
-constexpr const char* start_for_undo = "start-for-rollback";
-
-bool guest_work_left(const Journal& journal, const std::vector<RunRecord>& runs) {
-  for (const auto& run : runs) {
-    for (const auto& record : journal.steps(run.id)) {
-      const bool pending = record.state == StepState::intended || record.state == StepState::done;
-      if (pending && in_guest(step_from_json(record.body))) { return true; }
-    }
-  }
-  return false;
-}
-
-void merge(UndoReport& into, const UndoReport& more) {
-  into.kept.insert(into.kept.end(), more.kept.begin(), more.kept.end());
-  into.failed.insert(into.failed.end(), more.failed.begin(), more.failed.end());
-}
-
 json to_json(const std::string& vm, const UndoReport& report, const std::vector<std::string>& warnings, bool changed) {
   return {{"schema", 1}, {"vm", vm}, {"changed", changed}, {"complete", report.complete()},
           {"files", {{"removed", report.files_removed}, {"restored", report.files_restored}}},
           {"agents", {{"stopped", report.agents_stopped}, {"restored", report.agents_restored}}},
           {"preference", report.preference ? json(*report.preference) : json()},
           {"restarted", report.restarted}, {"stopped", report.stopped},
-          {"kept", report.kept}, {"failed", report.failed}, {"warnings", warnings}};
+          {"kept", report.kept}, {"failed", report.failed}, {"unrecorded", report.unrecorded ? json(*report.unrecorded) : json()}, {"warnings", warnings}};
 }
 
 std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -50,6 +32,9 @@ std::string closing(const std::string& vm, const UndoReport& report, const Opera
   if (!report.failed.empty()) {
     return out + fmt::format("Something of {} could not be undone; it stays recorded. Make its guest reachable, then: lumelift rollback {}", vm, vm);
   }
+  if (report.unrecorded) {
+    return out + fmt::format("{0} is stock again, but the journal could not be told: {1}. Make room for it, then: lumelift rollback {0} looks and records that", vm, *report.unrecorded);
+  }
   if (operation.found.status == "gone") { return out + fmt::format("'{}' is gone; what it held on this Mac has been released.", vm); }
   const auto now = operation.lume.find(vm);
   const bool running = now && now->power() == Power::running;
@@ -57,17 +42,6 @@ std::string closing(const std::string& vm, const UndoReport& report, const Opera
     return out + fmt::format("{} is stock again after its next start (it is running: --restart always to do it now).", vm);
   }
   return out + fmt::format("{} is stock again.", vm);
-}
-
-/// Starts a VM that is off, as a run of its own, so that its guest can be put right.
-void start_for_guest_work(Operation& operation, const Vm& vm) {
-  const RunId run = operation.journal->begin(vm.name, start_for_undo);
-  const sys::Shield shield;
-  try {
-    operation.engine->apply(run, Plan{vm.name, {SetPower{Power::stopped, Power::running, start_options(vm)}}, {}});
-  } catch (const Error& error) {
-    operation.context.console.warn("the VM was started to undo what is in its guest, but " + error.message());
-  }
 }
 
 /// The steps of live runs that a rollback would take back, newest first. Power and preference count only where it would touch them.
@@ -126,7 +100,7 @@ int roll_back_vm(Context& context, const RollbackOptions& options, const std::st
   target.vm = name;
   Operation operation(context, target, "rollback", Operation::Touch::world, Operation::Missing::allowed);
   const std::string vm = operation.found.name;
-  std::vector<RunRecord> runs = operation.journal->live_runs(vm);
+  const std::vector<RunRecord> runs = operation.journal->live_runs(vm);
   if (runs.empty()) {
     if (context.console.json()) {
       context.console.result_json(dumped(to_json(vm, {}, {}, false)));
@@ -135,24 +109,7 @@ int roll_back_vm(Context& context, const RollbackOptions& options, const std::st
     }
     return 0;
   }
-  const auto is_start = [](const RunRecord& run) { return run.command == start_for_undo; };
-  std::vector<RunRecord> starts;
-  std::copy_if(runs.begin(), runs.end(), std::back_inserter(starts), is_start);
-  runs.erase(std::remove_if(runs.begin(), runs.end(), is_start), runs.end());
-
-  const Restart restart = restart_from(options.restart);
-  if (operation.found.power() == Power::stopped && restart != Restart::never && guest_work_left(*operation.journal, runs)) {
-    operation.engine->settle_power(runs, restart);
-    start_for_guest_work(operation, operation.found);
-  }
-  UndoReport report = operation.undo(runs, restart);
-  // Whatever was started only for this goes off again, last.
-  starts.clear();
-  for (const auto& run : operation.journal->live_runs(vm)) {
-    if (is_start(run)) { starts.push_back(run); }
-  }
-  if (!starts.empty()) { merge(report, operation.undo(starts, Restart::automatic)); }
-
+  const UndoReport report = operation.undo(runs, restart_from(options.restart));
   if (context.console.json()) {
     context.console.result_json(dumped(to_json(vm, report, operation.engine->warnings(), true)));
   } else {

@@ -26,7 +26,10 @@ struct UndoReport {
   bool restarted = false, stopped = false;
   std::vector<std::string> kept;           ///< changed by somebody else, left alone
   std::vector<std::string> failed;         ///< could not be undone now; stays open
-  [[nodiscard]] bool complete() const { return kept.empty() && failed.empty(); }
+  std::optional<std::string> unrecorded;   ///< why the journal took no more words: what was undone since still stands in it
+  [[nodiscard]] bool complete() const { return kept.empty() && failed.empty() && !unrecorded; }
+  /// Adds what a second undo did.
+  void add(const UndoReport& more);
 };
 
 /// The only caller of changing operations on host and guest. Per kind of step it knows how to look and how to set; apply and
@@ -89,6 +92,8 @@ class Engine {
   void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);
   void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
   void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
+  /// What is done is done whether or not the journal takes the word for it: the next undo looks again.
+  void note(const StepRecord& record, StepState state, UndoReport& report);
   /// Drops a connection that has died; true when this was the error.
   bool lost(const Error& error);
   void undo_power(const StepRecord& record, const SetPower& step, UndoReport& report);

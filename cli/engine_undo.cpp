@@ -20,6 +20,28 @@ bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(
 
 }  // namespace
 
+void UndoReport::add(const UndoReport& more) {
+  files_removed += more.files_removed;
+  files_restored += more.files_restored;
+  agents_stopped += more.agents_stopped;
+  agents_restored += more.agents_restored;
+  if (more.preference) { preference = more.preference; }
+  restarted = restarted || more.restarted;
+  stopped = stopped || more.stopped;
+  kept.insert(kept.end(), more.kept.begin(), more.kept.end());
+  failed.insert(failed.end(), more.failed.begin(), more.failed.end());
+  if (more.unrecorded) { unrecorded = more.unrecorded; }
+}
+
+void Engine::note(const StepRecord& record, StepState state, UndoReport& report) {
+  if (report.unrecorded) { return; }
+  try {
+    journal_.mark(record.run, record.position, state);
+  } catch (const Error& error) {
+    report.unrecorded = error.message();
+  }
+}
+
 void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoReport& report) {
   Look look = observe(step);
   if (look.seen == Seen::other) {
@@ -56,7 +78,7 @@ void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoRepo
       }
     }
   }
-  journal_.mark(record.run, record.position, StepState::undone);
+  note(record, StepState::undone, report);
 }
 
 void Engine::undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report) {
@@ -80,14 +102,18 @@ void Engine::undo_preference(const StepRecord& record, const SetPreference& step
       report.preference = fmt::format("{} {}", step.before == step.after ? "stays" : "restored to", shown(step.before));
     }
   }
-  journal_.release(resource, link_.vm());
-  journal_.mark(record.run, record.position, outcome);
+  try {
+    journal_.release(resource, link_.vm());
+  } catch (const Error& error) {
+    report.unrecorded = error.message();
+  }
+  note(record, outcome, report);
 }
 
 void Engine::undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report) {
   if (look.seen == Seen::other) {
     report.kept.push_back(fmt::format("{}: found {}, changed by somebody else", described(step), look.actual));
-    journal_.mark(record.run, record.position, StepState::kept);
+    note(record, StepState::kept, report);
     return;
   }
   if (look.seen == Seen::after) {
@@ -96,7 +122,7 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
     } catch (const Error& error) {
       if (error.id() != "guest-folder-not-empty") { throw; }
       report.kept.push_back(error.message());
-      journal_.mark(record.run, record.position, StepState::kept);
+      note(record, StepState::kept, report);
       return;
     }
     if (const auto* file = std::get_if<PutFile>(&step)) { ++(file->before ? report.files_restored : report.files_removed); }
@@ -111,7 +137,7 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
   if (const auto* file = std::get_if<PutFile>(&step)) { link_.transfer().tidy(file->path); }
   // A copy that was half made goes with it.
   if (const auto* line = std::get_if<AddLine>(&step); line != nullptr && look.seen == Seen::before) { link_.guest().remove_line(line->path, line->line, Guest::EmptyFile::keep); }
-  journal_.mark(record.run, record.position, StepState::undone);
+  note(record, StepState::undone, report);
 }
 
 void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
@@ -120,7 +146,7 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
     for (std::size_t i = from; i < steps.size(); ++i) { report.failed.push_back(described(steps[i]) + ": the connection was lost"); }
   };
   if (vm_missing_ && !std::holds_alternative<SetPreference>(steps.front())) {
-    for (const auto& record : records) { journal_.mark(record.run, record.position, StepState::kept); }
+    for (const auto& record : records) { note(record, StepState::kept, report); }
     for (const auto& step : steps) { report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm())); }
     return;
   }
@@ -167,14 +193,15 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
     steps.insert(steps.begin(), step_from_json(record.body));
   }
   // Undoing goes by looking, so a journal that takes no more words is no reason to leave the world changed.
-  const auto note = [&](RunState state) {
+  const auto note_run = [&](RunState state) {
+    if (report.unrecorded) { return; }
     try {
       journal_.set_run(run.id, state);
     } catch (const Error& error) {
-      report.failed.push_back("the record of it: " + error.message());
+      report.unrecorded = error.message();
     }
   };
-  note(RunState::undoing);
+  note_run(RunState::undoing);
   for (std::size_t at = 0; at < steps.size();) {
     std::size_t end = at + 1;
     while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) { ++end; }
@@ -184,7 +211,7 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
   }
   const auto after = journal_.steps(run.id);
   const bool left = std::any_of(after.begin(), after.end(), pending);
-  note(left ? RunState::partial : RunState::undone);
+  note_run(left ? RunState::partial : RunState::undone);
 }
 
 void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
@@ -227,7 +254,9 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   }
   const std::size_t told = report.failed.size();
   for (const auto& run : runs) { undo_run(run, report); }
-  if (connection_lost_) {
+  // A guest whose VM was off, and which the undo of its power brought back, can be put right now.
+  const bool came_back = guest_gone_ && report.restarted && link_.connected();
+  if (connection_lost_ || came_back) {
     report.failed.resize(told);
     guest_gone_ = false;
     for (const auto& run : runs) { undo_run(run, report); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/yaml_reader.hpp"
 #include "host/sys/boot.hpp"
@@ -12,6 +13,20 @@ namespace {
 
 using sys::Deadline;
 using sys::Milliseconds;
+
+// A VM that was switched off is started by a run of this name, so that its guest can be put right, and stopped again.
+constexpr const char* start_for_undo = "start-for-rollback";
+bool is_start(const RunRecord& run) { return run.command == start_for_undo; }
+
+bool guest_work_left(const Journal& journal, const std::vector<RunRecord>& runs) {
+  for (const auto& run : runs) {
+    for (const auto& record : journal.steps(run.id)) {
+      const bool pending = record.state == StepState::intended || record.state == StepState::done;
+      if (pending && in_guest(step_from_json(record.body))) { return true; }
+    }
+  }
+  return false;
+}
 
 std::string counted(int n, const char* what) { return fmt::format("{} {}", n, what); }
 
@@ -103,9 +118,10 @@ void Operation::finish_former() {
   }
   context.console.say(fmt::format("an earlier {} of '{}' was not finished: taking it back first", left.back().command, found.name));
   const UndoReport report = undo(left, Restart::automatic);
-  if (!report.failed.empty()) {
+  if (!report.failed.empty() || report.unrecorded) {
     Error error(ErrorKind::incomplete, "former-run-left", fmt::format("an earlier run of '{}' could not be taken back", found.name));
     for (const auto& line : report.failed) { error.note(line); }
+    if (report.unrecorded) { error.note("the journal could not be told: " + *report.unrecorded); }
     throw error.fix(fmt::format("make the guest reachable, then: lumelift rollback {}", found.name));
   }
 }
@@ -113,9 +129,38 @@ void Operation::finish_former() {
 UndoReport Operation::undo(const std::vector<RunRecord>& runs, Restart restart) {
   const sys::Shield shield;
   may_have_moved_ = true;
-  const UndoReport report = engine->undo(runs, restart);
+  std::vector<RunRecord> work;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(work), [](const RunRecord& run) { return !is_start(run); });
+  UndoReport report = engine->undo(work, restart);
+  if (!report.failed.empty() && restart != Restart::never && guest_work_left(*journal, work) && start_for_guest_work()) {
+    report.failed.clear();
+    report.add(engine->undo(work, restart));
+  }
+  // Whatever was started only for this goes off again, last; also what an earlier undo, killed, left running.
+  std::vector<RunRecord> starts;
+  for (const auto& run : journal->live_runs(found.name)) {
+    if (is_start(run)) { starts.push_back(run); }
+  }
+  if (!starts.empty()) {
+    const UndoReport off = engine->undo(starts, Restart::automatic);
+    report.kept.insert(report.kept.end(), off.kept.begin(), off.kept.end());
+    report.failed.insert(report.failed.end(), off.failed.begin(), off.failed.end());
+  }
   tell(context.console, report);
   return report;
+}
+
+bool Operation::start_for_guest_work() {
+  try {
+    const auto vm = lume.find(found.name);
+    if (!vm || vm->power() != Power::stopped) { return false; }
+    const RunId run = journal->begin(vm->name, start_for_undo);
+    engine->apply(run, Plan{vm->name, {SetPower{Power::stopped, Power::running, start_options(*vm)}}, {}});
+    return true;
+  } catch (const Error& error) {
+    context.console.warn("the VM was to be started to undo what is in its guest, but " + error.message());
+    return false;
+  }
 }
 
 void Operation::take_back(RunId run, Error& error) {
@@ -123,10 +168,9 @@ void Operation::take_back(RunId run, Error& error) {
   const UndoReport report = undo({record(run)}, Restart::automatic);
   for (const auto& line : report.kept) { error.note("left alone: " + line); }
   for (const auto& line : report.failed) { error.note("could not be undone: " + line); }
-  if (report.complete()) {
-    error.note("Everything that was done has been undone.");
-    return;
-  }
+  if (report.unrecorded) { error.note("the journal could not be told: " + *report.unrecorded); }
+  if (report.kept.empty() && report.failed.empty()) { error.note("Everything that was done has been undone."); }
+  if (report.complete()) { return; }
   error.reclassify(ErrorKind::incomplete);
   error.fix(fmt::format("see: lumelift status {0}; then: lumelift rollback {0}", found.name));
 }
@@ -137,6 +181,7 @@ int Operation::take_back_interrupted(RunId run) {
   if (report.complete()) { return 130; }
   for (const auto& line : report.kept) { context.console.warn("left alone: " + line); }
   for (const auto& line : report.failed) { context.console.warn("could not be undone: " + line); }
+  if (report.unrecorded) { context.console.warn("everything else has been undone, but the journal could not be told: " + *report.unrecorded); }
   return exit_status(ErrorKind::incomplete);
 }
 

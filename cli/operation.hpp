@@ -25,7 +25,8 @@ class Operation {
 
   /// Undoes what a crash or an incomplete rollback left of this VM's runs. Under Touch::nothing only says so.
   void finish_former();
-  /// Undoes `runs` in spite of signals, under a deadline of its own, and says what happened.
+  /// Undoes `runs` in spite of signals, under a deadline of its own, and says what happened. A VM that is off is started for
+  /// what is to be undone in its guest, unless `restart` is never, and stopped again.
   UndoReport undo(const std::vector<RunRecord>& runs, Restart restart);
   /// Undoes everything this run did after `error`, which becomes ErrorKind::incomplete when something is left.
   void take_back(RunId run, Error& error);
@@ -47,6 +48,9 @@ class Operation {
   std::unique_ptr<Engine> engine;
 
  private:
+  /// As a run of its own; false when the VM is not off, or does not start.
+  bool start_for_guest_work();
+
   Touch touch_;
   bool may_have_moved_ = false;      ///< something happened since `found` was seen
 };

@@ -19,7 +19,8 @@ namespace {
 using sys::Deadline;
 using sys::Milliseconds;
 
-constexpr Milliseconds tool_limit{10'000};
+// An ordinary answer takes milliseconds, but a Mac that is short of memory, or whose preferences daemon just restarts, stalls.
+constexpr Milliseconds tool_limit{30'000};
 /// How long the preference daemon may go on answering the old value.
 constexpr Milliseconds settle_limit{5'000};
 /// Between the two reads that must agree: a value that is put back at once is caught.

@@ -6,7 +6,9 @@ import os
 import pathlib
 import shutil
 import sqlite3
+import time
 import sys
+import time
 
 import pytest
 
@@ -74,6 +76,8 @@ FAULTS = (
           fault={"match": "print gui/501/" + LABEL, "garbage": True}, load=True),
     Fault("launchctl-flood", "`launchctl print` prints megabytes", 1, "guest-unreadable", tool="launchctl",
           fault={"match": "print gui/501/" + LABEL, "flood": 12}, load=True),
+    Fault("launchctl-dies", "`launchctl print` is killed in the middle of its answer", 1, "guest-tool-failed", tool="launchctl",
+          fault={"match": "print gui/501/" + LABEL, "die": True}, load=True),
     # ssh
     Fault("r42-reset-at-boot", "the connection is reset three times while the guest boots", 0, "", DONE, vm={"reset_first": 3, "running": False}),
     Fault("r139-connection-cut", "the connection dies in the middle of a command", 5, "probe-failed", tool="guest", fault={"match": "'--ceiling'", "nth": 1, "cut": True}),
@@ -87,6 +91,10 @@ FAULTS = (
           words=("--timeout", "4")),
     Fault("r02-address-changes", "the guest comes back with another address", 0, "", DONE, vm={"ip_changes": True}),
     Fault("stale-address", "lume names an address of an earlier boot for a while", 0, "", DONE, vm={"stale_lease": 1.0}),
+    Fault("r13-ssh-flag", "lume says that the guest has no SSH, and it has", 0, "", DONE, vm={"ssh_available": False}),
+    Fault("r97-swallowed", "the first connection is never answered, the second is", 0, "", DONE, vm={"proxy": True, "running": False}, tool="ssh",
+          fault={"nth": 1, "swallow": True}),
+    Fault("r99-banner", "the guest's banner holds terminal escapes", 0, "", DONE, vm={"banner": "\x1b[2J\x1b]0;owned\x07\n" * 50}),
     # the guest itself
     Fault("r87-disk-full", "the guest's disk is full", 1, "guest-disk-full", vm={"disk_kb": 40}),
     Fault("lying-checksum", "the guest's checksum tool lies", 1, "transfer-corrupt", tool="shasum", fault={"stdout": "0" * 64 + "  -\n", "exit": 0}),
@@ -224,6 +232,7 @@ def state_full(lab, _):
 def state_fills_up(lab, _):
     after_a_run(lab)
     done = run(lab, "unlock", "ci-1", env=full_from(60))
+    assert "could not be undone" not in done.err and "the journal could not be told" in done.err, done
     again = run(lab, "rollback", "ci-1")
     assert again.rc == 0, again
     return done
@@ -237,7 +246,7 @@ def full_from(call):
 def state_full_at_rollback(lab, _):
     assert run(lab, "unlock", "ci-1").rc == 0
     done = run(lab, "rollback", "ci-1", env=full_from(12))
-    assert KEY not in lab.snapshot()
+    assert KEY not in lab.snapshot() and "not undone" not in done.out and "could not be told" in done.out, done
     assert run(lab, "rollback", "ci-1").rc == 0
     return done
 
@@ -316,15 +325,23 @@ def vm_stopped_by_hand(lab, _):
     return done
 
 
-@case("vm-stopped-meanwhile", "somebody stops the VM while we prove the result", 3, "probe-failed", "put right by the next `rollback`")
+@case("vm-stopped-meanwhile", "somebody stops the VM while we prove the result", 5, "probe-failed")
 def vm_stopped_meanwhile(lab, _):
     lab.fault("guest", match="'--ceiling'", nth=1, shell_before="lume stop ci-1")
     done = run(lab, "unlock", "ci-1")
     lab.clear_faults()
-    again = run(lab, "rollback", "ci-1")
-    assert again.rc == 0, again
-    if "status stopped" in lab.snapshot():
-        lab.boot("ci-1")
+    assert "has been undone" in done.err and "nothing to take back" in run(lab, "rollback", "ci-1").out, done
+    return done
+
+
+@case("vm-stopped-that-was-off", "the same, of a VM that was off before", 5, "probe-failed")
+def vm_stopped_that_was_off(lab, _):
+    assert lab.host("lume", "stop", "ci-1").returncode == 0
+    lab.fault("guest", match="'--ceiling'", nth=1, shell_before="lume stop ci-1")
+    done = run(lab, "unlock", "ci-1")
+    lab.clear_faults()
+    assert "has been undone" in done.err and "status stopped" in lab.snapshot(), done
+    lab.boot("ci-1")
     return done
 
 
@@ -357,6 +374,68 @@ def user_sets_preference_between(lab, _):
     assert f'{KEY} string "mine"' in lab.snapshot()
     set_preference(lab, None)
     return done
+
+
+def clock(path):
+    return {"LD_PRELOAD": str(matrix.STRIKE), "STRIKE_CLOCK": str(path)}
+
+
+def clock_jumps(seconds):
+    """The clock is set while the VM is being started, between the preference and the wait for the guest."""
+    def act(lab, tmp_path):
+        file = tmp_path / "clock"
+        file.write_text("0")
+        met = lab.fault("lume", match="run", nth=1, shell_before=f"echo {seconds} > {file}")
+        done = run(lab, "unlock", "ci-1", env=clock(file))
+        assert lab.fault_count(met) and f"{KEY} boolean true" in lab.snapshot()
+        again = run(lab, "--json", "unlock", "ci-1", env=clock(file))
+        assert again.rc == 0 and len(lab.events("boot")) == 2, again
+        assert run(lab, "rollback", "ci-1", env=clock(file)).rc == 0
+        return done
+    return act
+
+
+case("r96-clock-ahead", "the Mac's clock is set a day ahead in the middle", 0, "")(clock_jumps(86400))
+case("r96-clock-back", "the Mac's clock is set a day back in the middle", 0, "")(clock_jumps(-86400))
+
+
+@case("r96-clock-and-restart", "the clock is set ahead after one unlock, then another VM that was started before it is unlocked", 0, "")
+def clock_and_restart(lab, tmp_path):
+    lab.add_vm("ci-2", **QUICK)
+    lab.boot("ci-2")
+    time.sleep(3)
+    assert run(lab, "unlock", "ci-1").rc == 0
+    (tmp_path / "clock").write_text("10800")
+    done = run(lab, "unlock", "ci-2", env=clock(tmp_path / "clock"))
+    assert len([event for event in lab.events("boot") if event["vm"] == "ci-2"]) == 2, done
+    assert run(lab, "rollback", "--all").rc == 0
+    assert lab.host("lume", "stop", "ci-2").returncode == 0
+    for folder in (lab.vm("ci-2").dir, os.path.dirname(lab.vm("ci-2").config)):
+        shutil.rmtree(folder)
+    return done
+
+
+@case("vm-renamed", "the VM is renamed, then `rollback`", 3, "", "the preference is as before; the VM's new name is unknown to us")
+def vm_renamed(lab, _):
+    assert run(lab, "unlock", "ci-1").rc == 0
+    vm = lab.vm("ci-1")
+    assert lab.host("lume", "stop", "ci-1").returncode == 0
+    os.rename(vm.dir, vm.dir + "-renamed")
+    done = run(lab, "rollback", "ci-1")
+    assert KEY not in lab.snapshot() and "lume no longer knows 'ci-1'" in done.out
+    assert run(lab, "rollback", "ci-1-renamed").out.endswith("nothing to take back.\n")
+    os.rename(vm.dir + "-renamed", vm.dir)
+    lab.boot("ci-1")
+    shutil.rmtree(guest_home(lab, "ci-1") / ".local")
+    return done
+
+
+@case("vm-restarted-by-hand", "the VM is restarted by hand, then `rollback`", 0, "")
+def vm_restarted_by_hand(lab, _):
+    assert run(lab, "unlock", "ci-1").rc == 0
+    assert lab.host("lume", "stop", "ci-1").returncode == 0
+    lab.boot("ci-1")
+    return run(lab, "rollback", "ci-1")
 
 
 @pytest.mark.parametrize("row, act", CASES, ids=[row.name for row, _ in CASES])
