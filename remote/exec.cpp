@@ -199,6 +199,15 @@ bool Session::Channel::await(std::string_view text, const sys::Deadline& deadlin
   return true;
 }
 
+std::string_view Session::Channel::output() {
+  while (!ended() && handle_->drain({}, sys::Deadline::in(15s))) {}
+  return handle_->result.out;
+}
+
+void Session::Channel::await_output(sys::Milliseconds limit) {
+  (void)session_.sleep(doing, sys::Deadline::in(limit + 1s), limit);
+}
+
 bool Session::Channel::ended() const { return handle_->at_end(); }
 
 ExecResult Session::Channel::finish(const sys::Deadline& deadline) {

@@ -98,6 +98,32 @@ for own in "$@"; do if [ -L "$own" ]; then echo link; exit 0; fi; done
 if [ -d "$path" ] && [ ! -L "$path" ]; then echo kind; exit 0; fi
 /bin/rm -f "$path" && echo done)sh";
 
+constexpr std::string_view make_links_script = R"sh(number=0
+while [ $# -gt 0 ]; do
+  if [ -L "$1" ]; then /bin/rm -f "$1"; elif [ -e "$1" ]; then printf '%s kind\n' "$number"; exit 0; fi
+  /bin/ln -s "$2" "$1" || { printf '%s refused\n' "$number"; exit 0; }
+  shift 2
+  number=$((number + 1))
+done
+echo done)sh";
+
+// Names go through no tool. The recursion has no variable of its own but its words, which a loop has read by then.
+constexpr std::string_view walk_script = R"sh(walk() {
+  for entry in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+    if [ -L "$entry" ]; then
+      printf 'link\037%s\036target\037%s\036' "$entry" "$(/usr/bin/stat -f %Y "$entry" </dev/null)"
+    elif [ -d "$entry" ]; then
+      printf 'folder\037%s\036' "$entry"
+      walk "$entry"
+    elif [ -f "$entry" ]; then
+      printf 'file\037%s\036' "$entry"
+    elif [ -e "$entry" ]; then
+      printf 'other\037%s\036' "$entry"
+    fi
+  done
+}
+walk "$1")sh";
+
 // What would make a stock process anything but stock, or an injected one carry more than it was given.
 constexpr std::string_view scrub =
     "unset DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH DYLD_FALLBACK_LIBRARY_PATH "
@@ -209,6 +235,41 @@ void Guest::remove_folder(const std::string& path, Remove how) {
                 fmt::format("{} in the guest holds other files and was left alone", path));
   }
   throw path_error("remove", path, answer);
+}
+
+void Guest::make_links(const std::vector<NewLink>& links) {
+  std::vector<std::string> words;
+  for (const auto& link : links) {
+    require_plain_path(link.path);
+    words.insert(words.end(), {link.path, link.target});
+  }
+  auto answer = run_script(session_, "make links in the guest", make_links_script, words, shortly());
+  if (answer.body == "done\n") { return; }
+  std::size_t number = 0;
+  const auto [end, fault] = std::from_chars(answer.body.data(), answer.body.data() + answer.body.size(), number);
+  if (fault == std::errc{}) { answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1); }
+  throw path_error("make the link", links[std::min(number, links.size() - 1)].path, answer);
+}
+
+void Guest::set_mode(const std::string& path, unsigned mode) {
+  require_plain_path(path);
+  const auto answer = run_script(session_, "set a mode in the guest", "/bin/chmod \"$1\" \"$2\" && echo done", {fmt::format("{:o}", mode), path}, shortly());
+  if (answer.body != "done\n") { throw path_error("set the mode of", path, answer); }
+}
+
+std::vector<Guest::Entry> Guest::walk(const std::string& folder, const sys::Deadline& deadline) {
+  require_plain_path(folder);
+  const auto answer = run_script(session_, "walk " + folder, walk_script, {folder}, deadline, {.output_cap = 64u << 20});
+  std::vector<Entry> entries;
+  for (auto& [key, value] : parse_records(answer.body)) {
+    if (key == "target" && !entries.empty()) {
+      entries.back().target = std::move(value);
+    } else {
+      const auto kind = key == "file" ? PathKind::file : key == "folder" ? PathKind::folder : key == "link" ? PathKind::link : PathKind::other;
+      entries.push_back({kind, std::move(value), {}});
+    }
+  }
+  return entries;
 }
 
 void Guest::remove_file(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "remote/manifest.hpp"
 #include "remote/session.hpp"
 #include "remote/transfer.hpp"
 
@@ -67,6 +68,14 @@ struct PathSeen {
 /// Whether a line stands in a text file.
 enum class LineSeen { no_file, missing, present };
 
+/// What stands at some paths by the guest's stat, and what the manifest knows of it.
+struct Recalled {
+  std::string home;
+  std::vector<PathSeen> seen;           ///< `file->sha256` is empty where nothing is known
+  std::vector<std::string> stamps;      ///< as in Manifest::Entry; empty where no file stands
+  Manifest manifest;
+};
+
 /// macOS knowledge on top of one authenticated Session: facts, files, launchd, probe. Absolute tool paths, no GNU flags, every
 /// argument through quote(). Not durable beyond what each call says. Throws what Session throws, and: "guest-unreadable"
 /// (an answer that cannot be understood, quoted and capped), "guest-tool-failed", "guest-path-unsafe", "guest-read-only",
@@ -82,6 +91,12 @@ class Guest {
 
   /// What stands at each absolute path, in order; one round trip for all, hashing in the guest.
   [[nodiscard]] std::vector<PathSeen> look(const std::vector<std::string>& paths, const sys::Deadline& deadline);
+  /// As look(), without reading any file: what a checksum is known of, unchanged in size, times and inode, comes from the
+  /// manifest, and other files have an empty one. "~/x" is a path in the guest user's home, which is told too.
+  [[nodiscard]] Recalled recall(const std::vector<std::string>& paths, const sys::Deadline& deadline);
+  /// Replaces the manifest, and makes its folder where there is none. What another lumelift has noted meanwhile is lost: that
+  /// costs time only.
+  void keep(const Manifest& manifest);
   /// Makes one folder whose parent exists, with exactly `mode`.
   void make_folder(const std::string& path, unsigned mode);
   /// The same for several, in order, in one round trip: a parent stands before what is in it.
@@ -90,6 +105,14 @@ class Guest {
   /// Removes a folder: only when empty, or with all that is in it. Refuses a link. Absent already is success.
   enum class Remove { empty_only, with_content };
   void remove_folder(const std::string& path, Remove how);
+  /// Makes symbolic links, in one round trip; one that stands there already gets the new target, anything else is refused.
+  struct NewLink { std::string path, target; };
+  void make_links(const std::vector<NewLink>& links);
+  /// Sets permission bits.
+  void set_mode(const std::string& path, unsigned mode);
+  /// What is below a folder, depth first, links not followed.
+  struct Entry { PathKind kind; std::string path, target; };
+  [[nodiscard]] std::vector<Entry> walk(const std::string& folder, const sys::Deadline& deadline);
   /// Removes a file or link; absent already is success.
   void remove_file(const std::string& path);
   /// One line of a text file whose folder exists; what else is in it keeps its bytes. add_line() puts it first, in a new file of mode

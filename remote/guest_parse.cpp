@@ -79,6 +79,8 @@ bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+}  // namespace
+
 PathKind kind_of(unsigned mode) {
   switch (mode & 0170000) {
     case 0100000: return PathKind::file;
@@ -87,8 +89,6 @@ PathKind kind_of(unsigned mode) {
     default: return PathKind::other;
   }
 }
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> parse_records(std::string_view text) {
   std::vector<std::pair<std::string, std::string>> records;

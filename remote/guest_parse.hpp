@@ -15,6 +15,9 @@ namespace lumelift {
 /// "key<US>value<RS>" records, in order. Text behind the last record separator is dropped.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> parse_records(std::string_view text);
 
+/// Of the mode that stat's %p prints.
+[[nodiscard]] PathKind kind_of(unsigned mode);
+
 /// Facts out of the records of Guest::facts(). Throws Error "guest-unreadable" when the account is not in them.
 [[nodiscard]] GuestFacts parse_facts(std::string_view body);
 

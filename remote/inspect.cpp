@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "host/sys/error.hpp"
+#include "remote/guest_parse.hpp"
 #include "remote/script.hpp"
 
 namespace lumelift {
@@ -21,15 +22,6 @@ echo absent)sh";
 
 constexpr std::string_view mapped_script = R"sh(/usr/sbin/lsof -n -P -p "$1" -a -d txt -Fn 2>/dev/null </dev/null)sh";
 constexpr std::string_view vmmap_script = R"sh(/usr/bin/vmmap "$1" 2>/dev/null </dev/null)sh";
-
-PathKind kind_of(unsigned mode) {
-  switch (mode & 0170000) {
-    case 0100000: return PathKind::file;
-    case 0040000: return PathKind::folder;
-    case 0120000: return PathKind::link;
-    default: return PathKind::other;
-  }
-}
 
 template <class Each>
 void each_line(std::string_view text, Each each) {

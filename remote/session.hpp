@@ -121,6 +121,7 @@ class Session {
  private:
   std::unique_ptr<State> state_;
   friend class Transfer;
+  friend class SftpFile;
 };
 
 /// A remote program being fed. Not thread-safe; lives no longer than its Session.
@@ -132,6 +133,10 @@ class Session::Channel {
   void write_all(std::span<const std::byte> bytes);
   /// Waits until the program's standard output holds `text`; false when it ended without. Throws as Session.
   [[nodiscard]] bool await(std::string_view text, const sys::Deadline& deadline);
+  /// What the program has printed so far, without waiting.
+  [[nodiscard]] std::string_view output();
+  /// Waits at most `limit` for the program, or another channel of this session, to say something. Throws as Session.
+  void await_output(sys::Milliseconds limit);
   /// True when the program ended before it took all input; further writes do nothing.
   [[nodiscard]] bool ended() const;
   /// Sends end-of-file, drains output, waits for the end.

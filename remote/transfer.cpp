@@ -60,7 +60,7 @@ case $sum in *[!0-9a-f]*) drop "no-sum $sum" ;; esac
 [ ${#sum} -eq 64 ] || drop "no-sum $sum"
 [ "$sum" = "$want" ] || drop "differs $sum"
 /bin/chmod "$mode" "$part" || drop no-write
-if [ -f "$final" ]; then
+if [ -n "$former" ] && [ -f "$final" ]; then
   old=$(/usr/bin/shasum -a 256 < "$final")
   old=${old%% *}
   [ ${#old} -eq 64 ] || drop "no-sum $old"
@@ -70,7 +70,7 @@ printf '\nlumelift-verified\n'
 read -r word
 [ "$word" = commit ] || drop abandoned
 made=
-if [ -f "$final" ] && [ ! -e "$former" ] && [ ! -L "$former" ]; then
+if [ -n "$former" ] && [ -f "$final" ] && [ ! -e "$former" ] && [ ! -L "$former" ]; then
   /bin/ln "$final" "$former" || drop no-write
   made=1
 fi
@@ -202,11 +202,11 @@ std::vector<std::string> with_own_folders(std::vector<std::string> arguments, co
   return arguments;
 }
 
-void put(Session& session, Source& source, const std::string& path, const FileState& want, const Progress& progress) {
+void put(Session& session, Source& source, const std::string& path, const FileState& want, const Progress& progress, Former former) {
   require_plain_path(path);
   const auto what = "write " + path;
   const auto command = script_command(
-      put_script, with_own_folders({path, Transfer::part_name(path), beside(path, "before"), want.sha256,
+      put_script, with_own_folders({path, Transfer::part_name(path), former == Former::keep ? beside(path, "before") : "", want.sha256,
                                     fmt::format("{:o}", want.mode), std::to_string(want.size)},
                                    path));
   const auto channel = session.open_exec(command, sys::Deadline::in(30s));
@@ -236,14 +236,14 @@ void put(Session& session, Source& source, const std::string& path, const FileSt
 }  // namespace
 
 void Transfer::put_file(const sys::fs::path& source, const std::string& path, const FileState& want,
-                        const Progress& progress) {
+                        const Progress& progress, Former former) {
   Source file(source);
-  put(session_, file, path, want, progress);
+  put(session_, file, path, want, progress, former);
 }
 
 void Transfer::put_bytes(std::string_view content, const std::string& path, const FileState& want) {
   Source bytes(content);
-  put(session_, bytes, path, want, {});
+  put(session_, bytes, path, want, {}, Former::keep);
 }
 
 void Transfer::take_back(const std::string& path, const std::optional<FileState>& before) {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "host/sys/error.hpp"
+#include "host/sys/stamp.hpp"
 
 namespace lumelift::sys {
 namespace {
@@ -213,6 +214,16 @@ std::optional<std::string> FileLock::holder(const fs::path& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd || ::flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
   return holder_text(fd.get());
+}
+
+std::string stamp(const struct ::stat& about) {
+#ifdef __APPLE__
+  const auto modified = about.st_mtimespec, changed = about.st_ctimespec;
+#else
+  const auto modified = about.st_mtim, changed = about.st_ctim;
+#endif
+  return fmt::format("{}:{}.{:09}:{}.{:09}:{}:{}", about.st_size, modified.tv_sec, modified.tv_nsec, changed.tv_sec,
+                     changed.tv_nsec, about.st_ino, about.st_dev);
 }
 
 }  // namespace lumelift::sys

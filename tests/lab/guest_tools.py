@@ -182,11 +182,14 @@ def stat_field(vm, path, about, alternate, string, part, letter):
             return permissions(about.st_mode)
         number = about.st_mode & 0o777 if part == "L" else about.st_mode >> 12 if part == "H" else about.st_mode
         return ("0" if alternate else "") + f"{number:o}"
+    if string == "F" and letter in "mac":
+        time = {"m": about.st_mtime_ns, "a": about.st_atime_ns, "c": about.st_ctime_ns}[letter]
+        return f"{time // 10**9}.{time % 10**9:09}"
     return str(STAT_FIELDS[letter](about)) if letter in STAT_FIELDS else ""
 
 
 def stat_format(vm, form, path, about):
-    """BSD stat's format language, as far as scripts use it: %[#][S][H|M|L]x."""
+    """BSD stat's format language, as far as scripts use it: %[#][S|F][H|M|L]x."""
     out, at = "", 0
     while at < len(form):
         if form[at] != "%" or at + 1 == len(form):
@@ -199,7 +202,7 @@ def stat_format(vm, form, path, about):
             at += 1
             continue
         chosen = {}
-        for name, letters_ in (("alternate", "#"), ("string", "S"), ("part", "HML")):
+        for name, letters_ in (("alternate", "#"), ("string", "SF"), ("part", "HML")):
             chosen[name] = ""
             if at + 1 < len(form) and form[at] in letters_:
                 chosen[name] = form[at]
