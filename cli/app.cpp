@@ -135,6 +135,7 @@ class Commands {
     unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
     unlock_command.add_flag("--install-key", unlock->install_key, "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
     unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
+    unlock_command.add_flag("--verify", unlock->verify, "Read large files in the guest again instead of trusting its manifest");
 
     auto rollback = std::make_shared<RollbackOptions>();
     CLI::App& rollback_command = add("rollback", "Take back everything that lumelift did to a VM", rollback, &run_rollback);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/compat.hpp"
+#include "cli/large.hpp"
 #include "cli/operation.hpp"
 #include "cli/own_key.hpp"
 #include "cli/unlock_report.hpp"
@@ -34,7 +35,7 @@ Input read_input(Context& context, const UnlockOptions& options) {
   if (options.workload) { input.workload = load_workload(*options.workload); }
   input.kit = load_kit(context.libexec);
   if (input.workload) {
-    input.sources = gather(*input.workload);
+    input.sources = gather(*input.workload, LargeFiles::unhashed);
     for (const auto& remark : preflight(*input.workload, input.sources, input.kit)) { context.console.warn(remark); }
   }
   input.skeleton = sys::read_file(context.templates / "agent.plist", skeleton_cap);
@@ -107,7 +108,7 @@ class Unlock {
   Plan look_at_guest() {
     Guest& guest = operation_.link->guest();
     goal_ = goal(*report_.guest);
-    const auto seen = guest.look(goal_.paths(), Deadline::in(look_limit));
+    const auto seen = look_at(guest, goal_, options_.verify ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
     std::optional<AgentSeen> agent;
     if (goal_.agent) {
       agent = guest.lint_and_agent(goal_.files.back().content, goal_.agent->domain, goal_.agent->label);
@@ -212,6 +213,9 @@ class Unlock {
   /// From here on the run stands: a signal or a failure before its end takes everything back.
   void commit() {
     take_standing();
+    for (auto& file : goal_.files) {
+      if (const auto hash = operation_.engine->hashes().find(file.path); hash != operation_.engine->hashes().end()) { file.state.sha256 = hash->second; }
+    }
     report_.files = goal_.files;
     report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
     report_.preference = operation_.host.preference(feature_level_key());

@@ -84,6 +84,7 @@ struct UnlockOptions {
   std::string host_preference = "set";     ///< set, keep
   bool dry_run = false;
   bool install_key = false;                ///< put a key of lumelift's own into the guest's authorized_keys
+  bool verify = false;                     ///< read large files in the guest again, whatever its manifest says
 };
 [[nodiscard]] int run_unlock(Context& context, const UnlockOptions& options);
 

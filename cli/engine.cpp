@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cli/large.hpp"
 #include "host/sys/boot.hpp"
 #include "host/sys/file.hpp"
 
@@ -28,6 +29,8 @@ std::string name_of(const std::string& path) { return std::filesystem::path(path
 AgentState state_of(const AgentSeen& seen) {
   return seen.loaded ? AgentState::loaded : seen.disabled ? AgentState::disabled : AgentState::unloaded;
 }
+
+bool is_large(const PutFile& step) { return !step.source.empty() && step.after.size >= large_file; }
 
 /// A run of steps that one look at the guest's files can answer.
 bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
@@ -71,11 +74,13 @@ Engine::Look Engine::observe(const SetAgent& step) {
 
 std::vector<Engine::Look> Engine::observe_files(const std::vector<Step>& steps) {
   std::vector<std::string> paths;
+  std::vector<bool> large;
   for (const auto& step : steps) {
     const auto* folder = std::get_if<MakeFolder>(&step);
     paths.push_back(folder ? folder->path : std::get<PutFile>(step).path);
+    large.push_back(!folder && is_large(std::get<PutFile>(step)));
   }
-  const auto seen = link_.guest().look(paths, Deadline::in(patience_.start));
+  const auto seen = look(link_.guest(), paths, large, Trust::manifest, Deadline::in(patience_.start));
   std::vector<Look> looks;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const PathSeen& now = seen.at(i);
@@ -184,10 +189,28 @@ void Engine::set(const PutFile& step, Side side) {
   transfer.put_file(step.source, step.path, step.after,
                     [&](std::uint64_t sent, std::uint64_t total) { console_.progress(name_of(step.path), sent, total); });
   console_.end_progress();
-  const double spent = static_cast<double>(std::max<std::int64_t>(1, watch.elapsed().count())) / 1000;
-  const bool rate_tells = watch.elapsed() > Milliseconds{1'000};
-  console_.step("copy", fmt::format("{}  {}{}", name_of(step.path), shown_bytes(step.after.size),
-                                    rate_tells ? fmt::format("  {}/s", shown_bytes(static_cast<std::uint64_t>(static_cast<double>(step.after.size) / spent))) : ""));
+  console_.step("copy", fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(step.after.size), shown_rate(step.after.size, watch.elapsed())));
+}
+
+void Engine::send(RunId run, int position, PutFile step) {
+  const Stopwatch watch;
+  Sending how;
+  how.progress = [&](std::uint64_t sent, std::uint64_t total) { console_.progress(name_of(step.path), sent, total); };
+  how.before_rename = [&](const FileState& state) {
+    const bool planned = step.after.sha256.empty() || step.after.sha256 == state.sha256;
+    if (!planned || state.size != step.after.size) {
+      throw Error(ErrorKind::failed, "source-changed", fmt::format("{} is not what was planned for any more", step.source.string()))
+          .fix("leave the file alone and try again");
+    }
+    step.after = state;
+    // After a crash the file is recognised by its hash, and without one on record it was never renamed.
+    journal_.amend(run, position, to_json(Step(step)));
+  };
+  const Sent sent = send_large(link_, console_, {step.source, step.path, step.after.mode, step.before, Former::keep}, how);
+  console_.end_progress();
+  hashes_[step.path] = sent.state.sha256;
+  console_.step("copy", fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(sent.state.size), shown_rate(sent.state.size - sent.found, watch.elapsed())));
+  lumelift::note(link_.guest(), console_, {{step.path, entry_of(sent.state, sent.stamp, sent.source_stamp)}}, CacheFolder::existing);
 }
 
 void Engine::set(const AddLine& step, Side side) {
@@ -317,7 +340,12 @@ void Engine::apply_group(RunId run, const std::vector<Step>& group, const std::v
     if (steps.size() > 1) {
       set_new(steps);
     } else if (looks[at].seen == Seen::before) {
-      set(steps.front(), Side::after);
+      const auto* file = std::get_if<PutFile>(&steps.front());
+      if (file != nullptr && is_large(*file)) {
+        send(run, first, *file);
+      } else {
+        set(steps.front(), Side::after);
+      }
     }
     journal_.mark(run, first, static_cast<int>(steps.size()), StepState::done);
     at = end;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,6 +59,8 @@ class Engine {
   [[nodiscard]] sys::Milliseconds vm_time() const { return vm_time_; }
   /// The agent as it was seen when this engine loaded it; nothing when it did not.
   [[nodiscard]] const std::optional<AgentGlimpse>& loaded_agent() const { return loaded_agent_; }
+  /// SHA-256 by guest path of the large files that this engine sent and that had none before.
+  [[nodiscard]] const std::map<std::string, std::string>& hashes() const { return hashes_; }
   /// Time since this engine started the VM; nothing when it did not.
   [[nodiscard]] std::optional<sys::Milliseconds> started_ago() const;
 
@@ -86,6 +89,7 @@ class Engine {
   void await_guest();
   [[nodiscard]] std::size_t together(const std::vector<Step>& steps, const std::vector<Look>& looks, std::size_t at) const;
   void set_new(const std::vector<Step>& steps);
+  void send(RunId run, int position, PutFile step);
   void apply_group(RunId run, const std::vector<Step>& group, const std::vector<Look>& looks);
   void apply_preference(RunId run, SetPreference step);
   void undo_run(const RunRecord& run, UndoReport& report);
@@ -106,6 +110,7 @@ class Engine {
   Patience patience_;
   std::vector<std::string> warnings_;
   std::optional<AgentGlimpse> loaded_agent_;
+  std::map<std::string, std::string> hashes_;
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down

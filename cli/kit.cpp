@@ -21,13 +21,14 @@ constexpr std::size_t kit_cap = 64u << 20;
 constexpr const char* library_name = "liblumelift-metal.dylib";
 constexpr const char* probe_name = "lumelift-probe";
 
-FileState state_of(const fs::path& file) {
+FileState state_of(const fs::path& file, LargeFiles large) {
   struct ::stat info{};
   if (::stat(file.c_str(), &info) != 0) {
     throw Error(ErrorKind::usage, "file-unreadable", fmt::format("'{}' cannot be looked at", file.string()));
   }
+  const auto size = static_cast<std::uint64_t>(info.st_size);
   // The host's own mode is not trusted further than whether it is a program.
-  return {sys::sha256_file(file), (info.st_mode & 0111) != 0 ? 0755u : 0644u, static_cast<std::uint64_t>(info.st_size)};
+  return {large == LargeFiles::unhashed && size >= large_file ? "" : sys::sha256_file(file), (info.st_mode & 0111) != 0 ? 0755u : 0644u, size};
 }
 
 Error invalid(std::string message) { return Error(ErrorKind::usage, "workload-invalid", std::move(message)); }
@@ -45,14 +46,14 @@ fs::path inside(const fs::path& file, const fs::path& root) {
   return real;
 }
 
-void gather_folder(const FileCopy& copy, std::vector<Source>& out) try {
+void gather_folder(const FileCopy& copy, LargeFiles large, std::vector<Source>& out) try {
   for (const auto& entry : fs::recursive_directory_iterator(copy.from)) {
     if (!entry.is_symlink() && entry.is_directory()) { continue; }
     const fs::path real = entry.is_symlink() ? inside(entry.path(), copy.from) : entry.path();
     if (fs::is_directory(real)) { throw invalid(fmt::format("'{}' is a link to a folder; copy the folder itself", entry.path().string())); }
     if (!fs::is_regular_file(real)) { throw invalid(fmt::format("'{}' is not a regular file", entry.path().string())); }
     const std::string relative = entry.path().lexically_relative(copy.from).string();
-    out.push_back({real, copy.to == "." ? relative : copy.to + "/" + relative, state_of(real)});
+    out.push_back({real, copy.to == "." ? relative : copy.to + "/" + relative, state_of(real, large)});
   }
 } catch (const fs::filesystem_error& e) {
   throw Error(ErrorKind::usage, "file-unreadable", fmt::format("'{}' cannot be walked: {}", copy.from.string(), e.code().message()))
@@ -72,7 +73,7 @@ Source kit_file(const fs::path& folder, const char* name, std::vector<std::strin
     for (const auto& defect : defects) { error.note(defect); }
     throw error.fix("install lumelift again");
   }
-  FileState state = state_of(file);
+  FileState state = state_of(file, LargeFiles::hashed);
   state.mode = 0755;
   return {file, name, state};
 }
@@ -95,13 +96,13 @@ const Source* program_of(const Workload& workload, const std::vector<Source>& so
 
 }  // namespace
 
-std::vector<Source> gather(const Workload& workload) {
+std::vector<Source> gather(const Workload& workload, LargeFiles large) {
   std::vector<Source> out;
   for (const auto& copy : workload.files) {
     if (fs::is_directory(copy.from)) {
-      gather_folder(copy, out);
+      gather_folder(copy, large, out);
     } else {
-      out.push_back({copy.from, copy.to, state_of(copy.from)});
+      out.push_back({copy.from, copy.to, state_of(copy.from, large)});
     }
   }
   std::sort(out.begin(), out.end(), [](const Source& a, const Source& b) { return a.to < b.to; });

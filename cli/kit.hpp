@@ -13,9 +13,11 @@ namespace lumelift {
 /// slice for arm64. Reads and hashes both. Throws Error "kit-missing", "kit-damaged" (names slice and page); usage.
 [[nodiscard]] std::vector<Source> load_kit(const std::filesystem::path& libexec);
 
+/// Large files (see remote/transfer.hpp) can be hashed later, while they are sent: their state has no SHA-256 then.
+enum class LargeFiles { hashed, unhashed };
 /// The workload's files with their hashes, folders walked; links inside a folder are followed as long as they stay in it.
 /// Throws Error "workload-invalid" (a link that leads out, a special file), "file-unreadable"; usage.
-[[nodiscard]] std::vector<Source> gather(const Workload& workload);
+[[nodiscard]] std::vector<Source> gather(const Workload& workload, LargeFiles large = LargeFiles::hashed);
 
 /// Refuses a workload executable that injection cannot work for, as far as its host file tells; returns remarks worth a
 /// warning. Throws Error "workload-not-injectable" with reason and remedy; usage.

@@ -105,6 +105,31 @@ void GuestLink::drop() {
   expected_.reset();
 }
 
+Credentials GuestLink::credentials() const {
+  Credentials wanted;
+  wanted.user = login_.user;
+  wanted.password = login_.password;
+  wanted.key_file = login_.key_file;
+  wanted.passphrase = login_.passphrase;
+  wanted.use_agent = login_.use_agent;
+  wanted.default_keys = login_.default_keys;
+  return wanted;
+}
+
+std::unique_ptr<Session> GuestLink::another() const {
+  const auto deadline = sys::Deadline::in(when_needed);
+  const auto dial = [&] {
+    Session session(login_.via_nc ? connect_nc(address_, login_.port) : Route(connect_tcp(address_, login_.port, deadline)), deadline, host_key_kind_);
+    if (session.host_key() != host_key_) {
+      throw Error(ErrorKind::failed, "guest-host-key-changed", fmt::format("a second connection to '{}' met another SSH host key", vm_));
+    }
+    return session;
+  };
+  auto session = std::make_unique<Session>(dial());
+  session->authenticate(credentials(), deadline, dial);
+  return session;
+}
+
 Session GuestLink::meet(const std::string& address, const sys::Deadline& deadline) {
   const auto pin = journal_.pin(vm_);
   const std::string_view kind = pin ? pinned_kind(pin->fingerprint) : std::string_view{};
@@ -144,20 +169,15 @@ void GuestLink::record_pin(const Session& session) {
 
 void GuestLink::open(const std::string& address, const sys::Deadline& deadline) {
   auto session = std::make_unique<Session>(meet(address, deadline));
-  Credentials credentials;
-  credentials.user = login_.user;
-  credentials.password = login_.password;
-  credentials.key_file = login_.key_file;
-  credentials.passphrase = login_.passphrase;
-  credentials.use_agent = login_.use_agent;
-  credentials.default_keys = login_.default_keys;
-  session->authenticate(credentials, deadline, [&] { return meet(address, deadline); });
+  session->authenticate(credentials(), deadline, [&] { return meet(address, deadline); });
   record_pin(*session);
   console_.detail(fmt::format("connected to {} port {} as {} by {}", address, login_.port, login_.user, session->login_method()));
   session_ = std::move(session);
   transfer_ = std::make_unique<Transfer>(*session_);
   guest_ = std::make_unique<Guest>(*session_);
   address_ = address;
+  host_key_ = session_->host_key();
+  host_key_kind_ = session_->host_key_kind();
   ++connections_;
 }
 

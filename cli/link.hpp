@@ -47,6 +47,10 @@ class GuestLink {
   [[nodiscard]] Transfer& transfer();
   [[nodiscard]] Session& session();
 
+  /// One more connection to the guest that is connected now: same address, host key and login. May be called from any thread
+  /// while no other member is. Throws what Session throws, and "guest-host-key-changed".
+  [[nodiscard]] std::unique_ptr<Session> another() const;
+
   [[nodiscard]] const std::string& vm() const { return vm_; }
   [[nodiscard]] const LoginOptions& login() const { return login_; }
   [[nodiscard]] const std::string& address() const { return address_; }
@@ -54,6 +58,7 @@ class GuestLink {
   [[nodiscard]] int connections() const { return connections_; }
 
  private:
+  [[nodiscard]] Credentials credentials() const;
   void open(const std::string& address, const sys::Deadline& deadline);
   /// Connects as far as the host key, which is compared with the pin.
   [[nodiscard]] Session meet(const std::string& address, const sys::Deadline& deadline);
@@ -65,7 +70,7 @@ class GuestLink {
   LoginOptions login_;
   Pinning pinning_;
   std::optional<Vm> expected_;
-  std::string address_;
+  std::string address_, host_key_, host_key_kind_;
   int connections_ = 0;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Transfer> transfer_;

@@ -78,8 +78,8 @@ std::string described(const Step& step) {
           },
           [](const MakeFolder& s) { return fmt::format("make folder {}", s.path); },
           [](const PutFile& s) {
-            return fmt::format("{} {}  {}  sha256 {}", s.before ? "replace" : "put", s.path, shown_bytes(s.after.size),
-                               s.after.sha256.substr(0, 12));
+            return fmt::format("{} {}  {}{}", s.before ? "replace" : "put", s.path, shown_bytes(s.after.size),
+                               s.after.sha256.empty() ? "" : "  sha256 " + s.after.sha256.substr(0, 12));
           },
           [](const AddLine& s) { return fmt::format("add a line to {}", s.path); },
           [](const SetAgent& s) { return fmt::format("agent {} in {}  {} → {}", s.label, s.domain, shown(s.before), shown(s.after)); },
@@ -213,6 +213,10 @@ GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& work
   add_folder(goal, known, facts.home + "/Library/LaunchAgents", facts.home, 0755);
   goal.files.push_back({agent.plist, {}, plist, {sys::sha256(plist), 0644, plist.size()}});
   goal.agent = agent;
+  // A cache of checksums; it goes with the rest when it was not there before.
+  if (std::any_of(goal.files.begin(), goal.files.end(), [](const GuestGoal::File& file) { return file.state.size >= large_file; })) {
+    add_folder(goal, known, fmt::format("{}/{}", facts.home, Manifest::folder), facts.home, 0700, true);
+  }
   check_distinct(goal);
   return goal;
 }

@@ -40,7 +40,7 @@ struct PutFile {
   std::string path;
   std::filesystem::path source;        ///< host file; empty when `content` is what goes there
   std::optional<FileState> before;
-  FileState after;
+  FileState after;                     ///< no SHA-256 yet for a large file whose hash is computed while it is sent
   std::string content;                 ///< never recorded: it may hold what a user wants to keep to himself
   bool operator==(const PutFile&) const = default;
 };

@@ -284,6 +284,16 @@ void Journal::mark(RunId run, int first, int count, StepState state) {
   transaction.commit();
 }
 
+void Journal::amend(RunId run, int position, const std::string& body) {
+  Database& db = **db_;
+  Transaction transaction(db);
+  Statement(db, "UPDATE step SET body = ? WHERE run = ? AND position = ? AND state = 'intended'", body, run, std::int64_t{position}).run();
+  if (db.changed_rows() != 1) {
+    throw Error(ErrorKind::failed, "journal-failed", fmt::format("the journal has no open step {} of run {}", position, run));
+  }
+  transaction.commit();
+}
+
 std::vector<StepRecord> Journal::steps(RunId run) const {
   std::vector<StepRecord> steps;
   if (!*db_) return steps;

@@ -86,6 +86,8 @@ class Journal {
   /// `since`. Positions count from 1.
   [[nodiscard]] int intend(RunId run, const std::string& body, const std::optional<Claim>& claim = std::nullopt);
   void mark(RunId run, int position, StepState state);
+  /// Replaces what is recorded of an intended step: more became known before its effect.
+  void amend(RunId run, int position, const std::string& body);
   /// The same for several steps in one transaction: the position of the first, the others follow it.
   [[nodiscard]] int intend(RunId run, const std::vector<std::string>& bodies);
   void mark(RunId run, int first, int count, StepState state);

@@ -4,6 +4,7 @@ A point is a moment to die at:
   tool    before or after the n-th call of a stand-in: host tools, SSH commands, and each tool in the guest that changes anything
   disk    before the n-th call by which SQLite changes the journal's files or makes them durable, or after the last (strike.c)
   bytes   inside a file's transfer, at one byte of its stream
+  sftp    inside a large file's transfer, at one byte of its SFTP session
 A case is a scenario, the step of it that is killed, a point, and how to recover; a second point kills the recovery too.
 """
 
@@ -25,6 +26,7 @@ STRIKE = BUILD / "tests" / "crash" / "strike.so"
 GUEST = {"arch": "x86_64", "boot_delay": 0.02, "shutdown_delay": 0.02, "ip_delay": 0.02, "stop_delay": 0.02}
 NEVER = 1 << 40
 MODEL_BYTES = 20_000
+LARGE_BYTES = 9 << 20             # goes over SFTP, in segments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Scenario:
     shared: bool = False          # a VM may have been started while the other one still claimed the preference
 
 
-W, OTHER = "{w}", "{other}"
+W, OTHER, LARGE = "{w}", "{other}", "{large}"
 SCENARIOS = {s.name: s for s in (
     Scenario("unlock-running", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("rollback", "ci-1")), (0,)),
+    Scenario("unlock-large", (("ci-1", True),), (("unlock", "ci-1", "--workload", LARGE), ("rollback", "ci-1")), (0,)),
     Scenario("unlock-stopped", (("ci-1", False),), (("unlock", "ci-1"), ("rollback", "ci-1")), (0,), ("string", "1")),
     Scenario("re-unlock", (("ci-1", True),), (("unlock", "ci-1", "--workload", W),
                                               ("unlock", "ci-1", "--profile", "minimal", "--workload", OTHER), ("rollback", "ci-1")), (1,)),
@@ -56,13 +59,13 @@ SCENARIOS = {s.name: s for s in (
 
 
 # The quick set: points and second kills for each step.
-QUICK = {"unlock-running": (12, 2), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2), "rollback-stopped": (3, 1),
-         "rollback-all": (3, 1), "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
+QUICK = {"unlock-running": (12, 2), "unlock-large": (8, 1), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2),
+         "rollback-stopped": (3, 1), "rollback-all": (3, 1), "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    kind: str                     # tool, disk or bytes
+    kind: str                     # tool, disk, bytes (of a command) or sftp (bytes of a session)
     at: int
     side: str = "before"
     match: str = ""
@@ -123,10 +126,8 @@ class Worker:
 
     def words(self, step):
         """The command with its workload files made: two of them, with other models."""
-        if W not in step and OTHER not in step:
-            return list(step)
-        files = {W: workload(self.folder / "w", MODEL_BYTES), OTHER: workload(self.folder / "other", MODEL_BYTES // 2)}
-        return [str(files.get(word, word)) for word in step]
+        sizes = {W: MODEL_BYTES, OTHER: MODEL_BYTES // 2, LARGE: LARGE_BYTES}
+        return [str(workload(self.folder / word.strip("{}"), sizes[word])) if word in sizes else word for word in step]
 
     def run(self, lab, step, point=None, count=None):
         """One command, killed at `point`. `count`: a file for the number of journal calls."""
@@ -138,6 +139,8 @@ class Worker:
             lab.fault("*", nth=point.at, kill_parent=point.side)
         if point and point.kind == "bytes":
             lab.fault("guest", match=point.match, at_byte=point.at, kill_parent="before", nth=1)
+        if point and point.kind == "sftp":
+            lab.fault("sftp", at_byte=point.at, kill_parent="before", nth=1)
         try:
             return subprocess.run(command(lab, *self.words(step)), env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True, errors="replace", timeout=300, check=False)
@@ -243,7 +246,7 @@ def points_of(counts):
 
 def sample(points, most):
     """A spread of each kind: most of the tools', since there the world changes."""
-    kinds = [[point for point in points if point.kind == kind] for kind in ("tool", "disk", "bytes")]
+    kinds = [[point for point in points if point.kind in kind] for kind in (("tool",), ("disk",), ("bytes", "sftp"))]
     shares = [most - 2 * (most // 4), most // 4, most // 4] if kinds[2] else [most - most // 3, most // 3, 0]
     return [point for kind, share in zip(kinds, shares) for point in spread(kind, share)]
 
@@ -261,6 +264,9 @@ def cases_of(name, victim, counts, most=None, seconds=0):
     points = points_of(counts)
     if scenario.steps[victim][-1] in (W,) and victim == 0:
         points += transfer_points()
+    if scenario.steps[victim][-1] == LARGE:
+        # Before the session is opened in earnest, in its first, middle and last block, and at its close.
+        points += [Point("sftp", at) for at in (5, 40, 5_000, LARGE_BYTES // 2, LARGE_BYTES, LARGE_BYTES + 8_000)]
     chosen = sample(points, most) if most else points
     cases = [Case(name, victim, point) for point in chosen]
     kill_again = [Point("tool", 3, "before"), Point("disk", 9, "before"), Point("tool", 9, "after"), Point("disk", 23, "after"),
