@@ -167,6 +167,13 @@ class Commands {
     CLI::App& verify_command = add("verify", "Assert that a VM is unlocked as it was proven; for CI", verify, &run_verify);
     add_target(verify_command, verify->target, global_, true);
     verify_command.add_flag("--self-test", verify->self_test, "Show that the check refuses a stock process");
+    auto copy = std::make_shared<CopyOptions>();
+    CLI::App& copy_command = add("copy", "Copy files and folders into a guest, or out of it with --from: copy VM SRC... DST", copy, &run_copy);
+    add_target(copy_command, copy->target, global_, true);
+    copy_command.add_option("PATH", copy->paths, "Files or folders, and at the end where to; guest paths are relative to its home")->required()->expected(2, -1);
+    copy_command.add_flag("--from", copy->from, "Out of the guest: SRC... are there, DST is on this Mac");
+    copy_command.add_flag("--verify", copy->verify, "Read what stands there already instead of trusting the guest's manifest");
+    copy_command.add_option("--connections", copy->connections, "SSH connections for one large file; default: as many as pay")->check(CLI::Range(1, 4));
     declare_programs();
     declare_bench();
     auto report = std::make_shared<ReportOptions>();

@@ -137,6 +137,15 @@ struct RunOptions {
 };
 [[nodiscard]] int run_run(Context& context, const RunOptions& options);
 
+struct CopyOptions {
+  TargetOptions target;
+  std::vector<std::string> paths;          ///< what is copied, and at the end where to
+  bool from = false;                       ///< out of the guest
+  bool verify = false;                     ///< read everything that stands there already, whatever the manifest says
+  unsigned connections = 0;                ///< 0: as many as pay
+};
+[[nodiscard]] int run_copy(Context& context, const CopyOptions& options);
+
 struct VerifyOptions {
   TargetOptions target;
   bool self_test = false;                  ///< show that the process check refuses a stock process
