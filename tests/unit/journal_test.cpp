@@ -98,6 +98,21 @@ TEST_CASE("runs are listed oldest first, by VM or all") {
   CHECK(journal.history("b").front().id == second);
 }
 
+TEST_CASE("only an intended step can be amended, and only its text changes") {
+  const Folder folder;
+  auto journal = folder.open();
+  const RunId run = journal.begin("a", "unlock");
+  const int first = journal.intend(run, "first"), second = journal.intend(run, "second");
+  journal.amend(run, second, "more");
+  CHECK(journal.steps(run)[0].body == "first");
+  CHECK(journal.steps(run)[1].body == "more");
+  CHECK(journal.steps(run)[1].state == StepState::intended);
+  journal.mark(run, first, StepState::done);
+  CHECK(error_of([&] { journal.amend(run, first, "late"); })->id() == "journal-failed");
+  CHECK(error_of([&] { journal.amend(run, 7, "none"); })->id() == "journal-failed");
+  CHECK(journal.steps(run)[0].body == "first");
+}
+
 TEST_CASE("steps keep their order, their exact text and their state") {
   const Folder folder;
   auto journal = folder.open();

@@ -49,6 +49,16 @@ TEST_CASE("a folder is walked; each file has its hash, its size and one of two m
   CHECK(listed(gather(copying(scratch, "~/x"))) == "~/x/.hidden/x ~/x/bin/tool ~/x/data ");
 }
 
+TEST_CASE("a large file is hashed only where that is wanted") {
+  const Scratch scratch;
+  scratch.write("f/bin/tool", "tool", 0755);
+  scratch.write("f/model", std::string(large_file, 'm'), 0644);
+  CHECK(gather(copying(scratch))[1].state.sha256 == sys::sha256(std::string(large_file, 'm')));
+  const auto later = gather(copying(scratch), LargeFiles::unhashed);
+  CHECK(later[1].state == FileState{"", 0644, large_file});
+  CHECK(later[0].state.sha256 == sys::sha256("tool"));
+}
+
 TEST_CASE("links inside a copied folder are followed as long as they stay in it") {
   const Scratch scratch;
   scratch.write("f/lib/libx.1.dylib", "x");
