@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "host/sys/children.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/fd.hpp"
 
@@ -112,10 +113,11 @@ pid_t start(const Command& command, int in, int out, int err) {
   return pid;
 }
 
-/// One running child with its streams. Whatever happens, it is reaped.
+/// One running child with its streams. Whatever happens, it is reaped. `noted`: a second signal ends it together with us.
 class Child {
  public:
-  Child(const Command& command, Outcome& outcome) : command_(command), outcome_(outcome) { spawn(); }
+  enum class Noted { yes, no };
+  Child(const Command& command, Outcome& outcome, Noted noted) : command_(command), outcome_(outcome), noted_(noted == Noted::yes) { spawn(); }
   ~Child() {
     if (pid_ <= 0) return;
     ::kill(-pid_, SIGKILL);
@@ -135,15 +137,26 @@ class Child {
 
   /// Moves bytes for at most `wait`; returns sooner when something happened.
   void pump(Milliseconds wait) {
-    std::array<pollfd, 4> fds{{{out_.get(), POLLIN, 0},
-                               {err_.get(), POLLIN, 0},
-                               {in_.get(), POLLOUT, 0},
-                               {interrupt_fd(), POLLIN, 0}}};
-    if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) <= 0) return;
+    std::array<pollfd, 4> fds{};
+    watch(fds.data());
+    fds[3] = {interrupt_fd(), POLLIN, 0};
+    if (::poll(fds.data(), fds.size(), static_cast<int>(wait.count())) > 0) move(fds.data());
+  }
+
+  /// What to wait for: three entries.
+  void watch(pollfd* fds) const {
+    fds[0] = {out_.get(), POLLIN, 0};
+    fds[1] = {err_.get(), POLLIN, 0};
+    fds[2] = {in_.get(), POLLOUT, 0};
+  }
+  /// Moves what those three say is there.
+  void move(const pollfd* fds) {
     if (fds[0].revents != 0) take(out_, outcome_.out);
     if (fds[1].revents != 0) take(err_, outcome_.err);
     if (fds[2].revents != 0) feed();
   }
+
+  void tell(int signal) const { ::kill(pid_, signal); }
 
   [[nodiscard]] bool streams_open() const { return out_ || err_; }
 
@@ -170,7 +183,7 @@ class Child {
 
   int reap() {
     int status = 0;
-    note_child_group(0);
+    if (noted_) note_child_group(0);
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
     pid_ = -1;
     return status;
@@ -184,7 +197,7 @@ class Child {
       if (fd >= 0) ::fcntl(fd, F_SETFL, O_NONBLOCK);
     }
     pid_ = start(command_, in.read.get(), out.write.get(), err.write.get());
-    note_child_group(pid_);
+    if (noted_) note_child_group(pid_);
     out_ = std::move(out.read);
     err_ = std::move(err.read);
     in_ = std::move(in.write);
@@ -217,6 +230,7 @@ class Child {
 
   const Command& command_;
   Outcome& outcome_;
+  bool noted_;
   pid_t pid_ = -1;
   Fd out_, err_, in_;
   std::size_t fed_ = 0;
@@ -237,6 +251,16 @@ void conduct(Child& child, Outcome& outcome, const Deadline& deadline) {
   }
 }
 
+/// Takes what is left of an ended or overdue child and says how it ended.
+void finish(Child& child, Outcome& outcome, const Stopwatch& watch) {
+  outcome.elapsed = watch.elapsed();
+  if (outcome.timed_out) child.end_group();
+  child.drain();
+  const int status = child.reap();
+  if (!outcome.timed_out && WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
+  if (!outcome.timed_out && WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+}
+
 }  // namespace
 
 std::string Outcome::ending() const {
@@ -249,19 +273,14 @@ Outcome run(const Command& command, const Deadline& deadline) {
   check_interrupt();
   Outcome outcome;
   const Stopwatch watch;
-  Child child(command, outcome);
+  Child child(command, outcome, Child::Noted::yes);
   try {
     conduct(child, outcome, deadline);
   } catch (const Interrupted&) {
     child.end_group();
     throw;
   }
-  outcome.elapsed = watch.elapsed();
-  if (outcome.timed_out) child.end_group();
-  child.drain();
-  const int status = child.reap();
-  if (!outcome.timed_out && WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
-  if (!outcome.timed_out && WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
+  finish(child, outcome, watch);
   if (observer_slot()) observer_slot()(command, outcome);
   return outcome;
 }
@@ -287,6 +306,71 @@ std::string Companion::said() {
     if (got <= 0) return text_;
     text_.append(block.data(), std::min(static_cast<std::size_t>(got), cap - std::min(cap, text_.size())));
   }
+}
+
+struct Children::Entry {
+  Entry(Key own_key, Command own_command, const Deadline& own_deadline)
+      : key(own_key), command(std::move(own_command)), deadline(own_deadline), child(command, outcome, Child::Noted::no) {}
+
+  /// Hands on the lines that are whole by now; at the end also one that is not.
+  void hear(const Listener& said, bool at_end) {
+    for (std::size_t end; (end = outcome.err.find('\n', heard)) != std::string::npos; heard = end + 1) {
+      said(key, std::string_view(outcome.err).substr(heard, end - heard));
+    }
+    if (at_end && heard < outcome.err.size()) said(key, std::string_view(outcome.err).substr(heard));
+  }
+
+  Key key;
+  Command command;
+  Deadline deadline;
+  Outcome outcome;
+  Stopwatch watch;
+  std::size_t heard = 0;  ///< of standard error
+  Child child;
+};
+
+Children::Children() = default;
+Children::~Children() = default;
+std::size_t Children::count() const { return entries_.size(); }
+
+void Children::start(Key key, Command command, const Deadline& deadline) {
+  entries_.push_back(std::make_unique<Entry>(key, std::move(command), deadline));
+}
+
+void Children::signal_all(int signal) {
+  for (const auto& entry : entries_) entry->child.tell(signal);
+}
+
+std::vector<Children::Ended> Children::wait(Milliseconds longest, const Listener& said) {
+  const Deadline end = Deadline::in(longest);
+  std::vector<Ended> ended;
+  while (!entries_.empty() && ended.empty()) {
+    std::vector<pollfd> fds(entries_.size() * 3 + 1);
+    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i]->child.watch(&fds[i * 3]);
+    fds.back() = {interrupt_fd(), POLLIN, 0};
+    if (::poll(fds.data(), fds.size(), static_cast<int>(std::min(slice, end.left()).count())) < 0) {
+      for (auto& fd : fds) fd.revents = 0;
+    }
+    for (std::size_t i = 0; i < entries_.size();) {
+      Entry& entry = *entries_[i];
+      entry.child.move(&fds[i * 3]);
+      const bool gone = entry.child.ended();
+      entry.outcome.timed_out = !gone && entry.deadline.expired();
+      const bool over = gone || entry.outcome.timed_out;
+      if (over) finish(entry.child, entry.outcome, entry.watch);
+      entry.hear(said, over);
+      if (!over) {
+        ++i;
+        continue;
+      }
+      if (observer_slot()) observer_slot()(entry.command, entry.outcome);
+      ended.push_back({entry.key, std::move(entry.outcome)});
+      entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+      fds.erase(fds.begin() + static_cast<std::ptrdiff_t>(i * 3), fds.begin() + static_cast<std::ptrdiff_t>(i * 3 + 3));
+    }
+    if (end.expired() || fds.back().revents != 0) break;
+  }
+  return ended;
 }
 
 void observe_runs(RunObserver observer) { observer_slot() = std::move(observer); }
