@@ -370,6 +370,24 @@ def mach_o(path):
         return False
 
 
+def ps(vm, argv):
+    """All processes of this guest; the columns that were asked for."""
+    from world import descendants, stat_fields
+    flags, _ = letters("ps", argv, "axAww", "o")
+    columns = [word.rstrip("=") for word in str(flags.get("o", "pid=,command=")).split(",")]
+    run = vm.run_state()
+    for pid, _ in descendants(run["pid"]) if run else ():
+        fields = stat_fields(pid)
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                command = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        if fields and command:
+            print(" ".join({"pid": f"{pid:5}", "ppid": f"{fields[1]:5}", "command": command}[name] for name in columns))
+    return 0
+
+
 def lsof(vm, argv):
     flags, words = letters("lsof", argv, "nPabtwlOU", "pFcdui")
     pids = [pid for pid in flags.get("p", "").split(",") if pid.isdigit()]
@@ -485,5 +503,5 @@ def python3(vm, argv):
 
 
 TOOLS = {"id": user_id, "sw_vers": sw_vers, "sysctl": sysctl, "hostname": hostname, "ioreg": ioreg, "csrutil": csrutil, "date": date, "mktemp": mktemp,
-         "df": df, "sync": sync, "stat": stat, "xattr": xattr, "plutil": plutil, "lsof": lsof, "vmmap": vmmap, "codesign": codesign,
+         "df": df, "sync": sync, "stat": stat, "xattr": xattr, "plutil": plutil, "lsof": lsof, "vmmap": vmmap, "codesign": codesign, "ps": ps,
          "sudo": sudo, "shutdown": shutdown, "osascript": osascript, "python3": python3}

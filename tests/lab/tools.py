@@ -14,7 +14,7 @@ POSIX = ("/bin/cat /bin/chmod /bin/cp /bin/dd /bin/echo /bin/ln /bin/ls /bin/mkd
          "/usr/bin/printf /usr/bin/shasum /usr/bin/tail /usr/bin/touch /usr/bin/true /usr/bin/tty /usr/bin/uname /usr/bin/wc /bin/kill").split()
 
 # Python stand-ins.
-STANDIN = ("/bin/launchctl /bin/date /bin/df /bin/sync /usr/bin/stat /usr/bin/id /usr/bin/plutil /usr/bin/sw_vers /usr/bin/csrutil "
+STANDIN = ("/bin/launchctl /bin/date /bin/df /bin/sync /bin/ps /usr/bin/stat /usr/bin/id /usr/bin/plutil /usr/bin/sw_vers /usr/bin/csrutil "
            "/usr/bin/xattr /usr/bin/vmmap /usr/bin/codesign /usr/bin/mktemp /usr/bin/sudo /usr/bin/osascript /usr/bin/python3 "
            "/usr/sbin/ioreg /usr/sbin/lsof /usr/sbin/sysctl /sbin/shutdown /bin/hostname").split()
 

@@ -200,7 +200,7 @@ def only_looks(tool, argv):
     if tool == "launchctl":
         return argv[:1] != [] and argv[0].startswith(("print", "list", "manager", "error"))
     return tool in ("id", "stat", "df", "date", "sysctl", "sw_vers", "csrutil", "hostname", "ioreg", "xattr", "plutil", "lsof", "vmmap",
-                    "codesign", "mktemp", "osascript", "python3")
+                    "codesign", "mktemp", "osascript", "python3", "ps")
 
 
 class Vm:
