@@ -11,6 +11,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/executable.hpp"
+#include "cli/fleet_options.hpp"
 #include "cli/login.hpp"
 #include "cli/own_key.hpp"
 #include "cli/yaml_reader.hpp"
@@ -94,7 +95,7 @@ void add_target(CLI::App& command, TargetOptions& target, Global& global, bool v
   add_login(command, global);
 }
 
-const CLI::IsMember restart_words{{"auto", "always", "never"}};
+const CLI::IsMember restart_words{{"auto", "always", "never", "idle"}};
 
 /// All options of all commands. The action of the chosen one is left in `action`.
 class Commands {
@@ -111,6 +112,7 @@ class Commands {
     command.callback([this, options, run] {
       action = [this, options, run](Context& context) {
         if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
+        if constexpr (requires { options->login; }) { options->login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
         return run(context, *options);
       };
     });
@@ -131,7 +133,7 @@ class Commands {
     add_target(unlock_command, unlock->target, global_, true);
     unlock_command.add_option("--workload", unlock->workload, "Workload file (YAML)");
     unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->capture_default_str();
-    unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), always, never")->check(restart_words)->capture_default_str();
+    unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), idle (only when nobody uses it), always, never")->check(restart_words)->capture_default_str();
     unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
     unlock_command.add_flag("--install-key", unlock->install_key, "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
     unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
@@ -140,10 +142,15 @@ class Commands {
     auto rollback = std::make_shared<RollbackOptions>();
     CLI::App& rollback_command = add("rollback", "Take back everything that lumelift did to a VM", rollback, &run_rollback);
     add_target(rollback_command, rollback->target, global_, false);
-    rollback_command.add_option("--restart", rollback->restart, "Restart the VM to make it stock: auto, always, never")->check(restart_words)->capture_default_str();
+    rollback_command.add_option("--restart", rollback->restart, "Restart the VM to make it stock: auto, idle (only when nobody is logged in), always, never")->check(restart_words)->capture_default_str();
     auto* host = rollback_command.add_flag("--host", rollback->host, "Only the host preference");
     rollback_command.add_flag("--all", rollback->all, "Every VM")->excludes(host);
     rollback_command.add_flag("--dry-run", rollback->dry_run, "Show what would be taken back from one VM; change nothing");
+    auto power = std::make_shared<PowerOptions>();
+    CLI::App& power_command = add("power", "Switch a VM on, or cleanly off; or take back what a crash left: power VM on|off|recover", power, &run_power);
+    add_target(power_command, power->target, global_, true);
+    power_command.add_option("STATE", power->to, "on, off or recover")->required()->check(CLI::IsMember({"on", "off", "recover"}));
+    power_command.add_flag("--if-idle", power->if_idle, "Do not switch off a VM with other SSH sessions or running workloads");
 
     auto status = std::make_shared<StatusOptions>();
     add_target(add("status", "Show preference, VMs, claims, workloads and drift; changes nothing", status, &run_status), status->target, global_, false);
@@ -186,6 +193,30 @@ class Commands {
     report_command.add_option("--spread-reject", report->spread_reject, "Spread above which a row is not used")->capture_default_str();
     report_command.add_option("--material", report->material, "Smallest change of a median that counts")->capture_default_str();
     declare_evidence();
+    declare_fleet();
+  }
+
+  /// Many VMs of this Mac by one file.
+  void declare_fleet() {
+    auto fleet = std::make_shared<FleetOptions>();
+    CLI::App& command = add("fleet", "Many VMs by one file: plan, apply, status, verify, rollback, inventory", fleet, &run_fleet);
+    command.add_option("ACTION", fleet->action, "plan, apply, status, verify, rollback or inventory")->required()
+        ->check(CLI::IsMember({"plan", "apply", "status", "verify", "rollback", "inventory"}));
+    command.add_option("-f,--file", fleet->file, "The fleet file")->envname("LUMELIFT_FLEET")->capture_default_str();
+    command.add_option("--on", fleet->on, "Which host of the file this Mac is");
+    command.add_option("--jobs", fleet->jobs, "VMs worked on at a time")->check(CLI::Range(1, 64))->capture_default_str();
+    command.add_option("--keep-ready", fleet->keep_ready, "VMs that must keep serving")->check(CLI::Range(0, 64))->capture_default_str();
+    command.add_option("--canary", fleet->canary, "So many VMs must succeed before any other is begun")->check(CLI::Range(0, 64))->capture_default_str();
+    auto* most = command.add_option("--max-fail", fleet->max_fail, "Begin no further VM after more failures than this")->check(CLI::Range(0, 1000));
+    command.add_flag("--fail-fast", fleet->fail_fast, "Begin no further VM after the first failure")->excludes(most);
+    command.add_flag("--stop-busy", fleet->stop_busy, "Stop VMs in spite of SSH sessions and running workloads");
+    command.add_flag("--recheck", fleet->recheck, "Also start VMs that are off, to look at them");
+    command.add_flag("--exit-code", fleet->exit_code, "plan: exit status 2 when something would change");
+    command.add_option("--out", fleet->out, "plan: save it to this file");
+    command.add_option("--plan", fleet->plan, "apply: only if this saved plan still holds");
+    command.add_flag("--list", fleet->list, "inventory: all hosts and VMs");
+    command.add_option("--host", fleet->one, "inventory: the variables of one of them");
+    add_login(command, global_);
   }
 
   void declare_bench() {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/in_use.hpp"
 #include "cli/operation.hpp"
 
 namespace lumelift {
@@ -109,6 +110,7 @@ int roll_back_vm(Context& context, const RollbackOptions& options, const std::st
     }
     return 0;
   }
+  if (options.restart == "idle" && operation.found.power() == Power::running) { refuse_in_use(operation, Counted::sessions); }
   const UndoReport report = operation.undo(runs, restart_from(options.restart));
   if (context.console.json()) {
     context.console.result_json(dumped(to_json(vm, report, operation.engine->warnings(), true)));

@@ -60,8 +60,7 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
                 const std::vector<Claim>& claims, const PrefValue& preference) {
   VmLine line{vm.name, vm.status, "–", "–", {}, {}, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
-  line.detail["claims_preference"] = known.claims;
-  line.detail["address"] = vm.address ? json(*vm.address) : json();
+  line.detail.update({{"claims_preference", known.claims}, {"os", vm.os}, {"address", vm.address ? json(*vm.address) : json()}});
   if (known.unfinished) { line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name); }
   if (!known.committed) {
     line.unlocked = known.unfinished ? "unfinished" : "no";

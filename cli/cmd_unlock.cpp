@@ -4,11 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/compat.hpp"
+#include "cli/in_use.hpp"
 #include "cli/large.hpp"
 #include "cli/operation.hpp"
 #include "cli/own_key.hpp"
+#include "cli/unlock_input.hpp"
 #include "cli/unlock_report.hpp"
-#include "host/sys/file.hpp"
 
 namespace lumelift {
 namespace {
@@ -19,34 +20,12 @@ using sys::Milliseconds;
 constexpr Milliseconds guest_answer{15'000};
 constexpr Milliseconds look_limit{120'000};   // hashing what stands in the guest already
 constexpr Milliseconds agent_limit{20'000};
-constexpr std::size_t skeleton_cap = 64u << 10;
-
-/// All that is read and validated before anything is looked at.
-struct Input {
-  Profile profile;
-  std::optional<Workload> workload;
-  std::vector<Source> kit, sources;
-  std::string skeleton;
-};
-
-Input read_input(Context& context, const UnlockOptions& options) {
-  Input input;
-  input.profile = load_profile(options.profile, context.templates);
-  if (options.workload) { input.workload = load_workload(*options.workload); }
-  input.kit = load_kit(context.libexec);
-  if (input.workload) {
-    input.sources = gather(*input.workload, LargeFiles::unhashed);
-    for (const auto& remark : preflight(*input.workload, input.sources, input.kit)) { context.console.warn(remark); }
-  }
-  input.skeleton = sys::read_file(context.templates / "agent.plist", skeleton_cap);
-  return input;
-}
 
 /// One unlock from the first look to the report. Holds what was learned on the way.
 class Unlock {
  public:
   Unlock(Context& context, const UnlockOptions& options)
-      : context_(context), options_(options), input_(read_input(context, options)),
+      : context_(context), options_(options), input_(read_unlock_input(context, options.profile, options.workload)),
         operation_(context, options.target, "unlock", options.dry_run ? Operation::Touch::nothing : Operation::Touch::world) {}
 
   int go() {
@@ -82,6 +61,8 @@ class Unlock {
     report_.vm = view_.vm.name;
     report_.lume = operation_.lume_version;
     report_.profile = input_.profile;
+    report_.goal = goal_digest(input_);
+    report_.kit = kit_digest(input_);
     report_.preference_before = view_.preference;
     if (view_.vm.power() == Power::running && options_.restart != "always") { look_at_running_guest(); }
     console().say(report_.headline());
@@ -156,6 +137,11 @@ class Unlock {
   }
 
   void carry_out(const Plan& host_plan) {
+    const bool stops = std::any_of(host_plan.steps.begin(), host_plan.steps.end(), [](const Step& step) {
+      const auto* power = std::get_if<SetPower>(&step);
+      return power != nullptr && power->after == Power::stopped;
+    });
+    if (stops && options_.restart == "idle") { refuse_in_use(operation_, Counted::sessions_and_workloads); }
     apply(host_plan);
     operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     if (!report_.guest || operation_.engine->started_ago()) {
@@ -237,7 +223,7 @@ class Unlock {
   sys::Stopwatch watch_;
   Context& context_;
   const UnlockOptions& options_;
-  Input input_;
+  UnlockInput input_;
   Operation operation_;
   HostView view_;
   GuestGoal goal_;

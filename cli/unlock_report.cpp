@@ -86,6 +86,7 @@ std::string UnlockReport::json() const {
       {"schema", 1}, {"vm", vm}, {"changed", !steps.empty()}, {"lume", lume}, {"lumelift", LUMELIFT_VERSION},
       {"host", {{"model", host.model}, {"chip", host.chip}, {"os", host.os}, {"build", host.build}}},
       {"profile", {{"name", profile.name}, {"apple_family_max", profile.apple_family_max}, {"threadgroup_memory", profile.threadgroup_memory}, {"working_set", profile.working_set}}},
+      {"goal", goal}, {"kit", kit},
       {"preference", {{"before", parsed(to_json(preference_before))}, {"now", parsed(to_json(preference))}}},
       {"standing", standing}, {"warnings", warnings},
       {"seconds", {{"total", static_cast<double>(total.count()) / 1000}, {"vm", static_cast<double>(vm_time.count()) / 1000}}},

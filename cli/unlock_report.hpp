@@ -17,6 +17,7 @@ struct UnlockReport {
   HostFacts host;
   std::optional<GuestFacts> guest;
   Profile profile;
+  std::string goal, kit;                      ///< see cli/unlock_input: what is wanted, told apart without its guest
   PrefValue preference_before, preference;
   std::vector<Step> steps;                    ///< what was changed; empty: nothing had to be
   std::vector<GuestGoal::File> files;
