@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <unistd.h>
 
@@ -10,11 +11,14 @@
 #include <new>
 #include <vector>
 
+#include "host/sys/crypto_version.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/fd.hpp"
 #include "host/sys/time.hpp"
 
 namespace lumelift::sys {
+
+std::string crypto_version() { return OpenSSL_version(OPENSSL_VERSION); }
 
 struct Sha256::Context {
   EVP_MD_CTX* evp = EVP_MD_CTX_new();
