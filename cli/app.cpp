@@ -9,11 +9,17 @@
 #include <functional>
 #include <memory>
 
+#include "cli/bug_report.hpp"
 #include "cli/commands.hpp"
+#include "cli/completion.hpp"
+#include "cli/examples.hpp"
 #include "cli/executable.hpp"
 #include "cli/fleet_options.hpp"
 #include "cli/login.hpp"
 #include "cli/own_key.hpp"
+#include "cli/reference.hpp"
+#include "cli/settings.hpp"
+#include "cli/versions.hpp"
 #include "cli/yaml_reader.hpp"
 #include "host/sys/process.hpp"
 #include "host/sys/time.hpp"
@@ -54,13 +60,19 @@ fs::path state_folder(const fs::path& home) {
 #endif
 }
 
+SettingsFiles settings_files() {
+  const fs::path home = environment("HOME").value_or("");
+  const auto xdg = environment("XDG_CONFIG_HOME");
+  return {"lumelift.yaml", (xdg ? fs::path(*xdg) : home / ".config") / "lumelift" / "config.yaml", home};
+}
+
 Context make_context(Console& console) {
   const fs::path folder = executable_path().parent_path();
   const fs::path home = environment("HOME").value_or("");
   Context context{console, state_folder(home), home, {}, {}, {}};
   const auto kit = environment("LUMELIFT_KIT_DIR");
   // Beside the program in a build folder, else where `cmake --install` puts it.
-  context.libexec = kit ? fs::path(*kit) : first_existing({folder / "shim", folder.parent_path() / "lib" / "lumelift"});
+  context.libexec = kit ? fs::path(*kit) : first_existing({folder / "shim", folder.parent_path() / "libexec" / "lumelift"});
   const auto templates = environment("LUMELIFT_TEMPLATES_DIR");
   context.templates = templates ? fs::path(*templates) : first_existing({folder / "templates", folder.parent_path() / "share" / "lumelift"});
   context.user.home = environment("HOME");
@@ -78,13 +90,13 @@ void add_login(CLI::App& command, Global& global) {
   auto& login = global.login;
   command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
   command.add_option("--port", login.port, "SSH port of the guest")->envname("LUMELIFT_PORT")->check(CLI::Range(1, 65535))->capture_default_str()->group("Login");
-  command.add_option("--key", login.key_file, "Private key file")->envname("LUMELIFT_KEY")->group("Login");
+  command.add_option("--key", login.key_file, "Private key file")->type_name("FILE")->envname("LUMELIFT_KEY")->group("Login");
   // Without one, CLI11 reads the environment for all other commands too, after this one's words and over them.
   command.parse_complete_callback([] {});
   command.add_flag("--agent", login.use_agent, "Also try keys of the SSH agent (two at most)")->group("Login");
   command.add_flag("--via-nc", login.via_nc, "Reach the guest through the system's nc, where Local Network privacy blocks lumelift")->group("Login");
   command.add_option("--password-fd", login.password_fd, "Read the password from this open descriptor")->check(CLI::NonNegativeNumber)->group("Login");
-  command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->group("Login");
+  command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->type_name("FILE")->group("Login");
   command.add_flag("--ask-password", login.ask_password, "Ask for the password on the terminal; LUMELIFT_PASSWORD also works")->group("Login");
 }
 
@@ -104,11 +116,13 @@ class Commands {
 
   CLI::App app{"Gives a macOS VM on Apple silicon the Metal capabilities that its GPU really has, and takes everything back exactly."};
   std::function<int(Context&)> action;
+  bool bare = false;  ///< the chosen command heeds no settings
 
  private:
   template <class Options>
   CLI::App& add(const char* name, const char* text, std::shared_ptr<Options> options, int (*run)(Context&, const Options&)) {
     CLI::App& command = *app.add_subcommand(name, text);
+    if (const std::string lines = examples_of(name, "  "); !lines.empty()) { command.footer("Examples:\n" + lines); }
     command.callback([this, options, run] {
       action = [this, options, run](Context& context) {
         if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
@@ -121,8 +135,9 @@ class Commands {
 
   void declare() {
     app.fallthrough();
-    app.set_version_flag("--version", std::string("lumelift ") + LUMELIFT_VERSION);
     app.add_flag("--json", global_.json, "One JSON object on standard output");
+    // Behind --json, which decides how the version is told.
+    app.set_version_flag("--version", std::string("lumelift ") + LUMELIFT_VERSION, "Version, with --json those of all libraries too");
     app.add_flag("-v,--verbose", global_.verbose, "Show each command and how long it took");
     app.add_flag("-q,--quiet", global_.quiet, "Only results, warnings and errors");
     app.add_option("--color", global_.color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
@@ -131,8 +146,8 @@ class Commands {
     auto unlock = std::make_shared<UnlockOptions>();
     CLI::App& unlock_command = add("unlock", "Unlock a VM, prove it, and run a workload with the library in it", unlock, &run_unlock);
     add_target(unlock_command, unlock->target, global_, true);
-    unlock_command.add_option("--workload", unlock->workload, "Workload file (YAML)");
-    unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->capture_default_str();
+    unlock_command.add_option("--workload", unlock->workload, "Workload file (YAML)")->type_name("FILE");
+    unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), idle (only when nobody uses it), always, never")->check(restart_words)->capture_default_str();
     unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
     unlock_command.add_flag("--install-key", unlock->install_key, "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
@@ -157,7 +172,7 @@ class Commands {
     auto probe = std::make_shared<ProbeOptions>();
     CLI::App& probe_command = add("probe", "Show stock beside unlocked answers of a running VM", probe, &run_probe);
     add_target(probe_command, probe->target, global_, true);
-    probe_command.add_option("--profile", probe->profile, "Profile name or file")->capture_default_str();
+    probe_command.add_option("--profile", probe->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     auto history = std::make_shared<HistoryOptions>();
     add("history", "List what was done, oldest first", history, &run_history).add_option("VM", history->vm, "Only this VM");
     auto doctor = std::make_shared<DoctorOptions>();
@@ -168,7 +183,7 @@ class Commands {
     auto inspect = std::make_shared<InspectOptions>();
     CLI::App& inspect_command = add("inspect", "Tell whether the library can be injected into a program", inspect, &run_inspect);
     inspect_command.add_option("FILE", inspect->files, "Programs, scripts, apps")->required();
-    inspect_command.add_option("--vm", inspect->target.vm, "The files are in the guest of this VM");
+    inspect_command.add_option("--vm", inspect->target.vm, "The files are in the guest of this VM")->type_name("VM");
     add_login(inspect_command, global_);
     auto verify = std::make_shared<VerifyOptions>();
     CLI::App& verify_command = add("verify", "Assert that a VM is unlocked as it was proven; for CI", verify, &run_verify);
@@ -186,14 +201,16 @@ class Commands {
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
     report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or folders of them");
-    report_command.add_option("--arm", report->arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated");
+    report_command.add_option("--arm", report->arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated")->type_name("ROLE=FILE");
     report_command.add_option("--format", report->format, "text, json, csv, markdown or html")->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))->capture_default_str();
-    report_command.add_option("-o,--output", report->output, "Write to this file");
+    report_command.add_option("-o,--output", report->output, "Write to this file")->type_name("FILE");
     report_command.add_option("--spread-flag", report->spread_flag, "Spread above which a row is flagged")->capture_default_str();
     report_command.add_option("--spread-reject", report->spread_reject, "Spread above which a row is not used")->capture_default_str();
     report_command.add_option("--material", report->material, "Smallest change of a median that counts")->capture_default_str();
     declare_evidence();
     declare_fleet();
+    declare_bug_report();
+    declare_hidden();
   }
 
   /// Many VMs of this Mac by one file.
@@ -202,7 +219,7 @@ class Commands {
     CLI::App& command = add("fleet", "Many VMs by one file: plan, apply, status, verify, rollback, inventory", fleet, &run_fleet);
     command.add_option("ACTION", fleet->action, "plan, apply, status, verify, rollback or inventory")->required()
         ->check(CLI::IsMember({"plan", "apply", "status", "verify", "rollback", "inventory"}));
-    command.add_option("-f,--file", fleet->file, "The fleet file")->envname("LUMELIFT_FLEET")->capture_default_str();
+    command.add_option("-f,--file", fleet->file, "The fleet file")->type_name("FILE")->envname("LUMELIFT_FLEET")->capture_default_str();
     command.add_option("--on", fleet->on, "Which host of the file this Mac is");
     command.add_option("--jobs", fleet->jobs, "VMs worked on at a time")->check(CLI::Range(1, 64))->capture_default_str();
     command.add_option("--keep-ready", fleet->keep_ready, "VMs that must keep serving")->check(CLI::Range(0, 64))->capture_default_str();
@@ -212,8 +229,8 @@ class Commands {
     command.add_flag("--stop-busy", fleet->stop_busy, "Stop VMs in spite of SSH sessions and running workloads");
     command.add_flag("--recheck", fleet->recheck, "Also start VMs that are off, to look at them");
     command.add_flag("--exit-code", fleet->exit_code, "plan: exit status 2 when something would change");
-    command.add_option("--out", fleet->out, "plan: save it to this file");
-    command.add_option("--plan", fleet->plan, "apply: only if this saved plan still holds");
+    command.add_option("--out", fleet->out, "plan: save it to this file")->type_name("FILE");
+    command.add_option("--plan", fleet->plan, "apply: only if this saved plan still holds")->type_name("FILE");
     command.add_flag("--list", fleet->list, "inventory: all hosts and VMs");
     command.add_option("--host", fleet->one, "inventory: the variables of one of them");
     add_login(command, global_);
@@ -223,16 +240,16 @@ class Commands {
     auto bench = std::make_shared<BenchOptions>();
     CLI::App& command = add("bench", "Measure llama-bench stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
     add_target(command, bench->target, global_, true);
-    command.add_option("--profile", bench->profile, "Profile name or file")->capture_default_str();
-    command.add_option("-m,--model", bench->model, "Model file of this Mac, copied into the guest for the run")->group("Files");
-    command.add_option("--bench", bench->bench, "llama-bench for the guest, copied likewise")->group("Files");
-    command.add_option("--cli", bench->cli, "llama-cli for the guest, copied likewise; default: the one beside llama-bench")->group("Files");
-    command.add_option("--file", bench->files, "A library or folder that they need beside them; again for more")->expected(1)->allow_extra_args(false)->group("Files");
+    command.add_option("--profile", bench->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
+    command.add_option("-m,--model", bench->model, "Model file of this Mac, copied into the guest for the run")->type_name("FILE")->group("Files");
+    command.add_option("--bench", bench->bench, "llama-bench for the guest, copied likewise")->type_name("FILE")->group("Files");
+    command.add_option("--cli", bench->cli, "llama-cli for the guest, copied likewise; default: the one beside llama-bench")->type_name("FILE")->group("Files");
+    command.add_option("--file", bench->files, "A library or folder that they need beside them; again for more")->type_name("FILE")->expected(1)->allow_extra_args(false)->group("Files");
     command.add_option("--guest-model", bench->guest_model, "Model that is in the guest already")->excludes("--model")->group("Files");
     command.add_option("--guest-bench", bench->guest_bench, "llama-bench that is in the guest already")->excludes("--bench")->group("Files");
     command.add_option("--guest-cli", bench->guest_cli, "llama-cli that is in the guest already")->excludes("--cli")->group("Files");
-    command.add_option("--host-bench", bench->host_bench, "llama-bench for the bare-metal arm; default: the one on PATH")->group("Files");
-    command.add_option("--host-model", bench->host_model, "Model for the bare-metal arm; default: that of --model")->group("Files");
+    command.add_option("--host-bench", bench->host_bench, "llama-bench for the bare-metal arm; default: the one on PATH")->type_name("FILE")->group("Files");
+    command.add_option("--host-model", bench->host_model, "Model for the bare-metal arm; default: that of --model")->type_name("FILE")->group("Files");
     command.add_flag("--no-host", bench->no_host, "No bare-metal arm");
     command.add_flag("--keep", bench->keep, "Leave the copied files in the guest; rollback removes them");
     command.add_option("-p,--n-prompt", bench->prompts, "Prompt lengths, as for llama-bench")->capture_default_str();
@@ -249,7 +266,7 @@ class Commands {
     command.add_option("--text-tolerance", bench->text_tolerance, "Share of that text that may come after the first difference")->check(CLI::Range(0.0, 1.0))->capture_default_str();
     command.add_flag("--no-text-check", bench->no_text_check, "Do not compare texts");
     command.add_option("--arg", bench->arguments, "A further word for llama-bench, as --arg=-fa --arg=1")->expected(1)->allow_extra_args(false);
-    command.add_option("-o,--output", bench->output, "Folder for the results; default: bench-VM-DATE");
+    command.add_option("-o,--output", bench->output, "Folder for the results; default: bench-VM-DATE")->type_name("FOLDER");
   }
 
   /// Commands that run a program; what it is stands behind "--" and is cut off before the options are read.
@@ -257,12 +274,12 @@ class Commands {
     auto run = std::make_shared<RunOptions>();
     CLI::App& run_command = add("run", "Run one program in the guest with the library in it: run VM -- CMD ARG...", run, &run_run);
     add_target(run_command, run->target, global_, true);
-    run_command.add_option("--profile", run->profile, "Profile name or file")->capture_default_str();
+    run_command.add_option("--profile", run->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     auto* stock = run_command.add_flag("--stock", run->stock, "Without the library, and without any of its variables");
     run_command.add_flag("--allow-stock", run->allow_stock, "Accept a program that did not get the library")->excludes(stock);
     run_command.add_flag("--force", run->force, "Try a program that the library cannot be injected into");
     run_command.add_flag("--inherit", run->inherit, "Children get the library too");
-    run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")->expected(1)->allow_extra_args(false);
+    run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")->type_name("NAME=VALUE")->expected(1)->allow_extra_args(false);
     run_command.add_option("--dir", run->folder, "Working directory in the guest");
     run_command.preparse_callback([this, run](std::size_t) {
       run->command = global_.command;
@@ -277,7 +294,7 @@ class Commands {
     evidence_command.add_option("ACTION", evidence->action, "pack, verify or issue")->required()->check(CLI::IsMember({"pack", "verify", "issue"}));
     evidence_command.add_option("FOLDER", evidence->folder, "Raw outputs (pack), or the bundle")->required();
     evidence_command.add_option("BUNDLE", evidence->bundle, "The bundle to make (pack)");
-    evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; may be repeated");
+    evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; may be repeated")->type_name("KEY=VALUE");
     evidence->local_user = environment("USER").value_or("");
     evidence->local_host = environment("HOSTNAME").value_or("");
     auto compat = std::make_shared<CompatOptions>();
@@ -285,6 +302,42 @@ class Commands {
     compat_command.add_option("ACTION", compat->action, "list, add or forget")->check(CLI::IsMember({"list", "add", "forget"}))->capture_default_str();
     compat_command.add_option_function<std::string>(
         "ARGUMENT", [compat](const std::string& value) { compat->bundle = compat->workload = value; }, "Bundle to add, or workload to forget");
+  }
+
+  void declare_bug_report() {
+    auto report = std::make_shared<BugReportOptions>();
+    CLI::App& command = add("bug-report", "Gather what a bug report needs, with names and addresses taken out", report, &run_bug_report);
+    command.add_option("VM", report->vm, "Look at this VM's guest too");
+    command.add_option("-o,--output", report->output, "File to write")->type_name("FILE")->capture_default_str();
+    command.preparse_callback([report](std::size_t) {
+      report->user = environment("USER").value_or("");
+      report->host = environment("HOSTNAME").value_or("");
+      report->version = versions_json(LUMELIFT_VERSION);
+      const SettingsFiles files = settings_files();
+      report->settings = {files.project, files.user};
+      for (const char* name : {"LUMELIFT_STATE_DIR", "LUMELIFT_KIT_DIR", "LUMELIFT_TEMPLATES_DIR", "LUMELIFT_USER", "LUMELIFT_PORT", "LUMELIFT_KEY", "NO_COLOR", "PATH"}) {
+        report->variables.emplace_back(name, environment(name).value_or("not set"));
+      }
+    });
+  }
+
+  /// For shells and packagers; nobody types them.
+  void declare_hidden() {
+    CLI::App& complete = *app.add_subcommand("complete", "What can stand where the cursor is: complete -- WORD...")->group("");
+    complete.callback([this] {
+      bare = true;
+      action = [this](Context& context) { return run_complete(context, reference_of(app), global_.command); };
+    });
+    auto folder = std::make_shared<std::string>();
+    CLI::App& reference = *app.add_subcommand("reference", "Write man pages, tables and schemas into a folder")->group("");
+    reference.add_option("FOLDER", *folder, "Where to")->required();
+    reference.callback([this, folder] {
+      bare = true;
+      action = [this, folder](Context&) {
+        write_reference(reference_of(app), *folder, LUMELIFT_VERSION);
+        return 0;
+      };
+    });
   }
 
   Global& global_;
@@ -302,7 +355,7 @@ std::vector<std::string> cut_command(const CLI::App& app, int& argc, char** argv
       return command;
     }
     if (wanted || word.starts_with("-")) { continue; }
-    wanted = word == "run" || word == "explain";
+    wanted = word == "run" || word == "explain" || word == "complete";
     if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) { break; }
   }
   return {};
@@ -338,15 +391,27 @@ int run(int argc, char** argv) {
   global.command = cut_command(commands.app, argc, argv);
   try {
     commands.app.parse(argc, argv);
+    if (commands.app.get_subcommands().empty()) {
+      // Nothing was chosen: the overview, which heeds what status does and asks for no password.
+      global.login.may_ask = false;
+      std::vector<std::string> words = {"status"};
+      words.insert(words.end(), std::reverse_iterator(argv + argc), std::reverse_iterator(argv + 1));
+      commands.app.parse(std::move(words));
+    }
+    if (!commands.bare) { apply_settings(commands.app, settings_files()); }
   } catch (const CLI::CallForHelp&) {
     Console(console_options(global)).result(commands.app.help());
     return 0;
   } catch (const CLI::CallForVersion& version) {
-    Console(console_options(global)).result(version.what());
+    Console console(console_options(global));
+    global.json ? console.result_json(versions_json(LUMELIFT_VERSION)) : console.result(version.what());
     return 0;
   } catch (const CLI::ParseError& problem) {
     Console(console_options(global)).error(usage_error(problem, commands.app, argc, argv));
     return exit_status(ErrorKind::usage);
+  } catch (const Error& error) {
+    Console(console_options(global)).error(error);
+    return exit_status(error.kind());
   }
   global.login.password_env = environment("LUMELIFT_PASSWORD");
   global.login.passphrase_env = environment("LUMELIFT_KEY_PASSPHRASE");
@@ -360,9 +425,6 @@ int run(int argc, char** argv) {
   });
   try {
     Context context = make_context(console);
-    if (!commands.action) {
-      commands.action = [](Context& c) { return run_status(c, StatusOptions{}); };
-    }
     return commands.action(context);
   } catch (const Error& error) {
     console.error(error);
@@ -371,7 +433,7 @@ int run(int argc, char** argv) {
     console.say("interrupted; nothing was changed");
     return 130;
   } catch (const std::exception& fault) {
-    console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what())).fix("please report this, with --verbose"));
+    console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what())).fix("please report this with what `lumelift bug-report` gathers"));
     return exit_status(ErrorKind::failed);
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/operation.hpp"
+#include "cli/vm_name.hpp"
 #include "host/ancestry.hpp"
 #include "host/sys/file.hpp"
 
@@ -115,8 +116,7 @@ class Doctor {
   void check_vm() {
     std::optional<Vm> vm;
     check([&] {
-      vm = lume_.find(options_.target.vm);
-      if (!vm) { throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", options_.target.vm)).fix("see: lume ls"); }
+      vm = find_vm(lume_, options_.target.vm);
       const bool ready = vm->power().has_value();
       add("vm-state", ready ? Level::good : Level::bad, fmt::format("'{}' is {}", vm->name, vm->status), ready ? "" : "wait until it is stopped or running");
     });
@@ -169,7 +169,7 @@ class Doctor {
   void print() const {
     if (context_.console.json()) {
       json object = {{"schema", 1}, {"findings", json::array()}};
-      for (const auto& f : findings_) { object["findings"].push_back({{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}}); }
+      for (const auto& f : findings_) { object["findings"].push_back({{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}, {"manual", "docs/errors.md#" + f.id}}); }
       context_.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace));
       return;
     }
@@ -179,6 +179,8 @@ class Doctor {
       rows.push_back({context_.console.styled(word(f.level), style), f.id, cleaned(f.evidence) + (f.fix.empty() ? "" : "   next: " + cleaned(f.fix))});
     }
     context_.console.result(table(rows));
+    const auto trouble = std::find_if(findings_.begin(), findings_.end(), [](const Finding& f) { return f.level != Level::good; });
+    if (trouble != findings_.end()) { context_.console.result("Each finding is explained under its id: docs/errors.md#" + trouble->id); }
   }
 
   Context& context_;

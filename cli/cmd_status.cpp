@@ -7,6 +7,8 @@
 #include "cli/drift.hpp"
 #include "cli/engine.hpp"
 #include "cli/operation.hpp"
+#include "cli/vm_name.hpp"
+#include "host/sys/process.hpp"
 
 namespace lumelift {
 namespace {
@@ -15,7 +17,7 @@ using nlohmann::json;
 
 /// One line of the table.
 struct VmLine {
-  std::string name, state, guest = "–", unlocked = "–", note;
+  std::string name, state, os, guest = "–", unlocked = "–", note;
   std::vector<std::string> workloads;
   json detail = json::object();
 };
@@ -58,7 +60,7 @@ void add_guest(VmLine& line, const Drift& drift) {
 
 VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, const Lume& lume, Journal& journal,
                 const std::vector<Claim>& claims, const PrefValue& preference) {
-  VmLine line{vm.name, vm.status, "–", "–", {}, {}, json::object()};
+  VmLine line{vm.name, vm.status, vm.os, "–", "–", {}, {}, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
   line.detail.update({{"claims_preference", known.claims}, {"os", vm.os}, {"address", vm.address ? json(*vm.address) : json()}});
   if (known.unfinished) { line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name); }
@@ -85,12 +87,25 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   return line;
 }
 
-std::vector<Vm> vms_to_show(const Lume& lume, const Journal& journal, const std::string& wanted, std::vector<std::string>& notes) {
-  if (!wanted.empty()) {
-    if (const auto why = Lume::bad_name(wanted)) { throw Error(ErrorKind::usage, "vm-name-invalid", fmt::format("'{}' cannot be the name of a VM: {}", wanted, *why)); }
-    if (auto vm = lume.find(wanted)) { return {*vm}; }
-    throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", wanted)).fix("see: lume ls");
+/// The next sensible command: first what is broken, then what is not begun.
+std::string next_step(const std::vector<VmLine>& lines) {
+  const auto first = [&](auto fits) { return std::find_if(lines.begin(), lines.end(), fits); };
+  const auto with = [&](std::string_view word) { return first([&](const VmLine& line) { return line.unlocked == word; }); };
+  if (const auto line = with("unfinished"); line != lines.end()) { return sys::shown({"lumelift", "rollback", line->name}); }
+  for (const char* word : {"stale", "drifted"}) {
+    if (const auto line = with(word); line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
   }
+  if (const auto line = with("unknown"); line != lines.end()) { return sys::shown({"lumelift", "doctor", line->name}); }
+  if (const auto line = with("yes"); line != lines.end()) { return sys::shown({"lumelift", "verify", line->name}); }
+  for (const char* state : {"running", "stopped"}) {
+    const auto line = first([&](const VmLine& one) { return one.unlocked == "no" && one.state == state && one.os != "linux"; });
+    if (line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
+  }
+  return "";
+}
+
+std::vector<Vm> vms_to_show(const Lume& lume, const Journal& journal, const std::string& wanted, std::vector<std::string>& notes) {
+  if (!wanted.empty()) { return {find_vm(lume, wanted)}; }
   std::vector<Vm> vms;
   try {
     vms = lume.list();
@@ -127,8 +142,9 @@ int run_status(Context& context, const StatusOptions& options) {
   std::vector<std::string> holders;
   for (const auto& claim : claims) { holders.push_back(claim.vm); }
 
+  const std::string next = options.target.vm.empty() ? next_step(lines) : "";
   if (context.console.json()) {
-    json object = {{"schema", 1}, {"host", {{"chip", facts.chip}, {"model", facts.model}, {"os", facts.os}, {"build", facts.build}}},
+    json object = {{"schema", 1}, {"next", next}, {"host", {{"chip", facts.chip}, {"model", facts.model}, {"os", facts.os}, {"build", facts.build}}},
                    {"preference", {{"now", json::parse(to_json(preference))}, {"before", claims.empty() ? json() : json::parse(claims.front().before)}, {"claims", holders}}},
                    {"vms", json::array()}, {"notes", notes}};
     for (auto& line : lines) {
@@ -146,7 +162,7 @@ int run_status(Context& context, const StatusOptions& options) {
     rows.push_back({cleaned(line.name), cleaned(line.state), cleaned(line.guest), context.console.styled(line.unlocked, style),
                     line.workloads.empty() ? "–" : cleaned(fmt::format("{}", fmt::join(line.workloads, ", "))), cleaned(line.note)});
   }
-  context.console.result(head + "\n" + table(rows));
+  context.console.result(head + "\n" + table(rows) + (next.empty() ? "" : "\nnext: " + cleaned(next)));
   for (const auto& note : notes) { context.console.warn(note); }
   if (lines.empty()) { context.console.result("No VMs. Make one with lume, then: lumelift unlock VM"); }
   return 0;

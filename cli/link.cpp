@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/vm_name.hpp"
+
 namespace lumelift {
 namespace {
 
@@ -191,9 +193,7 @@ void GuestLink::connect(const sys::Deadline& deadline, Wait wait) {
     auto vm = std::exchange(expected_, std::nullopt);
     if (!vm) { vm = lume_.find(vm_); }
     // Right after a stop or start lume can miss a VM for a moment.
-    if (!vm && (!booting || ++seen.missing > 20)) {
-      throw Error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", vm_)).fix("see: lume ls");
-    }
+    if (!vm && (!booting || ++seen.missing > 20)) { throw unknown_vm(lume_, vm_); }
     if (vm && vm->power() != Power::running && !booting) {
       throw Error(ErrorKind::busy, "vm-stopped", fmt::format("'{}' is {}", vm_, vm->status)).fix("start it, or let lumelift unlock start it");
     }

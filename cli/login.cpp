@@ -103,7 +103,7 @@ LoginOptions resolve_login(const LoginSources& sources, const fs::path& home, co
     login.password = from_file(*sources.password_file);
   } else if (sources.password_env) {
     login.password = without_newline(*sources.password_env);
-  } else if (terminal && (sources.ask_password || nothing_else)) {
+  } else if (terminal && (sources.ask_password || (sources.may_ask && nothing_else))) {
     login.password = from_prompt(sources.user);
   } else if (sources.ask_password) {
     throw unreadable("--ask-password needs a terminal").fix("use --password-fd, --password-file or LUMELIFT_PASSWORD");

@@ -17,6 +17,7 @@ struct LoginSources {
   std::optional<std::string> password_env;     ///< value of LUMELIFT_PASSWORD
   std::optional<std::string> passphrase_env;   ///< value of LUMELIFT_KEY_PASSPHRASE
   bool ask_password = false;
+  bool may_ask = true;                         ///< on the terminal, when there is nothing else to log in with
   std::optional<std::filesystem::path> key_file;
   bool use_agent = false;
   bool via_nc = false;

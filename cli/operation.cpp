@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cli/yaml_reader.hpp"
+#include "cli/vm_name.hpp"
 #include "host/sys/boot.hpp"
 
 namespace lumelift {
@@ -29,22 +29,6 @@ bool guest_work_left(const Journal& journal, const std::vector<RunRecord>& runs)
 }
 
 std::string counted(int n, const char* what) { return fmt::format("{} {}", n, what); }
-
-Vm find_vm(const Lume& lume, const std::string& name) {
-  if (const auto why = Lume::bad_name(name)) {
-    throw Error(ErrorKind::usage, "vm-name-invalid", fmt::format("'{}' cannot be the name of a VM: {}", name, *why)).fix("see: lume ls");
-  }
-  if (auto vm = lume.find(name)) { return *vm; }
-  Error error(ErrorKind::usage, "vm-unknown", fmt::format("lume knows no VM named '{}'", name));
-  try {
-    std::vector<std::string> names;
-    for (const auto& vm : lume.list()) { names.push_back(vm.name); }
-    if (const auto meant = nearest(name, names)) { error.note(fmt::format("did you mean '{}'?", *meant)); }
-  } catch (const Error&) {
-    // One broken VM can spoil the whole list; the answer to the question stands without it.
-  }
-  throw error.fix("see: lume ls");
-}
 
 }  // namespace
 

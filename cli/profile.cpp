@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/file_keys.hpp"
+#include "cli/profile_names.hpp"
 #include "cli/yaml_reader.hpp"
 #include "host/sys/error.hpp"
 
@@ -12,12 +14,6 @@ namespace lumelift {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t schema = 1;
-// Largest threadgroup memory that a profile may claim. Apple's tables give 32 KiB for every family; the published profile
-// claims 64 KiB. More has no precedent and would let a program size buffers that no device has.
-constexpr std::uint64_t threadgroup_most = 65536;
-constexpr std::uint64_t working_set_most = 1ull << 50;
 
 /// Text that must be fit for a file name and a launchd label.
 std::string identifier(const YamlValue& value, std::string_view allowed, std::size_t most, std::string_view what) {
@@ -85,7 +81,7 @@ void read_executable(const YamlValue& value, const fs::path& base, Workload& wor
     workload.executable = guest_path(value, false);
     return;
   }
-  value.expect_keys({"host", "guest"});
+  value.expect_keys(key_of(workload_format().keys, "executable").keys);
   const auto host = value.find("host");
   const auto guest = value.find("guest");
   if (!host) {
@@ -105,7 +101,7 @@ void read_executable(const YamlValue& value, const fs::path& base, Workload& wor
 
 void read_files(const YamlValue& list, const fs::path& base, Workload& workload) {
   for (const YamlValue& item : list.items()) {
-    item.expect_keys({"from", "to"});
+    item.expect_keys(key_of(workload_format().keys, "files").keys);
     const YamlValue source = item.at("from");
     FileCopy copy;
     copy.from = host_path(source, base);
@@ -117,39 +113,40 @@ void read_files(const YamlValue& list, const fs::path& base, Workload& workload)
   }
 }
 
-std::string profile_names(const fs::path& folder) {
+}  // namespace
+
+std::vector<std::string> profile_names(const fs::path& templates) {
   std::vector<std::string> names;
   std::error_code fault;
-  for (const auto& entry : fs::directory_iterator(folder, fault)) {
+  for (const auto& entry : fs::directory_iterator(templates / "profiles", fault)) {
     if (entry.path().extension() == ".yaml") { names.push_back(entry.path().stem().string()); }
   }
   std::sort(names.begin(), names.end());
-  return fmt::format("{}", fmt::join(names, ", "));
+  return names;
 }
-
-}  // namespace
 
 Profile load_profile(const std::string& name_or_file, const fs::path& templates) {
   const bool is_file = name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yaml") || name_or_file.ends_with(".yml");
-  const fs::path folder = templates / "profiles";
-  const fs::path file = is_file ? fs::path(name_or_file) : folder / (name_or_file + ".yaml");
+  const fs::path file = is_file ? fs::path(name_or_file) : templates / "profiles" / (name_or_file + ".yaml");
   std::error_code fault;
   if (!is_file && !fs::exists(file, fault)) {
     throw Error(ErrorKind::usage, "profile-unknown", fmt::format("there is no profile named '{}'", name_or_file))
-        .note("profiles here: " + profile_names(folder))
+        .note(fmt::format("profiles here: {}", fmt::join(profile_names(templates), ", ")))
         .fix("name one of these, or a file (with a '/' or ending in .yaml)");
   }
   const YamlValue top = YamlValue::load(file, "profile-invalid");
-  top.expect_schema(schema);
-  top.expect_keys({"schema", "name", "description", "apple_family_max", "threadgroup_memory", "working_set"});
+  const auto keys = profile_format().keys;
+  top.expect_schema(key_of(keys, "schema").most);
+  top.expect_keys(keys);
+  const auto number = [&](const YamlValue& value, std::string_view name) { return value.number(key_of(keys, name).least, key_of(keys, name).most); };
   Profile profile;
-  profile.name = identifier(top.at("name"), name_characters, 64, "a profile's name");
+  profile.name = identifier(top.at("name"), name_characters, key_of(keys, "name").most, "a profile's name");
   if (const auto text = top.find("description")) { (void)text->text(); }
-  profile.apple_family_max = static_cast<int>(top.at("apple_family_max").number(1001, 1009));
+  profile.apple_family_max = static_cast<int>(number(top.at("apple_family_max"), "apple_family_max"));
   const auto memory = top.find("threadgroup_memory");
-  profile.threadgroup_memory = memory ? memory->number(0, threadgroup_most) : 0;
+  profile.threadgroup_memory = memory ? number(*memory, "threadgroup_memory") : 0;
   const auto set = top.find("working_set");
-  profile.working_set = set ? set->number(0, working_set_most) : 0;
+  profile.working_set = set ? number(*set, "working_set") : 0;
   return profile;
 }
 
@@ -163,18 +160,18 @@ std::vector<std::pair<std::string, std::string>> profile_environment(const Profi
 
 Workload load_workload(const fs::path& file) {
   const YamlValue top = YamlValue::load(file, "workload-invalid");
-  top.expect_schema(schema);
-  top.expect_keys({"schema", "name", "label", "executable", "arguments", "environment", "working_directory", "logs", "keep_alive",
-                   "inherit", "files"});
+  const auto keys = workload_format().keys;
+  top.expect_schema(key_of(keys, "schema").most);
+  top.expect_keys(keys);
   const fs::path base = file.parent_path().empty() ? fs::path(".") : file.parent_path();
   Workload workload;
-  workload.name = identifier(top.at("name"), name_characters, 64, "a workload's name");
+  workload.name = identifier(top.at("name"), name_characters, key_of(keys, "name").most, "a workload's name");
   // What lumelift itself keeps beside the workloads' folders.
   if (workload.name == "run" || workload.name == "lumelift-probe") {
     throw top.at("name").problem(fmt::format("'{}' is a name of lumelift's own in the guest; choose another", workload.name));
   }
   const auto label = top.find("label");
-  workload.label = label ? identifier(*label, label_characters, 128, "a label") : "io.lumelift." + workload.name;
+  workload.label = label ? identifier(*label, label_characters, key_of(keys, "label").most, "a label") : "io.lumelift." + workload.name;
   read_executable(top.at("executable"), base, workload);
   if (const auto files = top.find("files")) { read_files(*files, base, workload); }
   if (const auto arguments = top.find("arguments")) {
@@ -183,7 +180,7 @@ Workload load_workload(const fs::path& file) {
   if (const auto environment = top.find("environment")) { read_environment(*environment, workload); }
   if (const auto folder = top.find("working_directory")) { workload.working_directory = guest_path(*folder, true); }
   if (const auto logs = top.find("logs")) {
-    logs->expect_keys({"stdout", "stderr"});
+    logs->expect_keys(key_of(keys, "logs").keys);
     if (const auto out = logs->find("stdout")) { workload.stdout_log = guest_path(*out, false); }
     if (const auto err = logs->find("stderr")) { workload.stderr_log = guest_path(*err, false); }
   }

@@ -156,14 +156,19 @@ std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
   return out;
 }
 
-void YamlValue::expect_keys(std::initializer_list<std::string_view> known) const {
+void YamlValue::expect_keys(std::span<const FileKey> known) const {
+  std::vector<std::string> names;
+  for (const auto& key : known) { names.emplace_back(key.name); }
+  expect_keys(names);
+}
+
+void YamlValue::expect_keys(const std::vector<std::string>& known) const {
   for (const auto& [key, value] : entries()) {
     const std::string name = key.impl_->node.Scalar();
     if (std::find(known.begin(), known.end(), name) != known.end()) { continue; }
-    const std::vector<std::string> candidates(known.begin(), known.end());
-    const auto meant = nearest(name, candidates);
+    const auto meant = nearest(name, known);
     throw key.problem(meant ? fmt::format("unknown key '{}'; did you mean '{}'?", name, *meant)
-                            : fmt::format("unknown key '{}'; known here: {}", name, fmt::join(candidates, ", ")));
+                            : fmt::format("unknown key '{}'; known here: {}", name, fmt::join(known, ", ")));
   }
 }
 

@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/file_keys.hpp"
 #include "host/sys/error.hpp"
 
 namespace lumelift {
@@ -25,7 +26,8 @@ class YamlValue {
   [[nodiscard]] static YamlValue parse(std::string_view text, std::string name, std::string error_id);
 
   /// Checks that this is a mapping whose keys are all among `known` and stand once; else names the key and the nearest known.
-  void expect_keys(std::initializer_list<std::string_view> known) const;
+  void expect_keys(const std::vector<std::string>& known) const;
+  void expect_keys(std::span<const FileKey> known) const;
   [[nodiscard]] std::optional<YamlValue> find(std::string_view key) const;
   /// As find(), but a missing key is an error.
   [[nodiscard]] YamlValue at(std::string_view key) const;

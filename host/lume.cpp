@@ -119,9 +119,11 @@ std::optional<Vm> Lume::find(const std::string& name, const Deadline& patience) 
   }
 }
 
-std::vector<Vm> Lume::list() const {
+std::vector<Vm> Lume::list() const { return list_vms(Deadline::in(question_limit)); }
+
+std::vector<Vm> list_vms(const Deadline& deadline) {
   const std::vector<std::string> argv{"lume", "ls", "--format", "json"};
-  const auto outcome = lume_command(argv, Deadline::in(question_limit));
+  const auto outcome = lume_command(argv, deadline);
   if (!outcome.ok()) lume_failed(argv, outcome);
   return vms_of(argv, outcome, Expect::any);
 }

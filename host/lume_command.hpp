@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "host/lume.hpp"
 #include "host/sys/process.hpp"
 
 namespace lumelift {
@@ -12,5 +13,8 @@ namespace lumelift {
 
 /// Throws "lume-no-answer" or "lume-failed" for a command that did not end well.
 [[noreturn]] void lume_failed(const std::vector<std::string>& argv, const sys::Outcome& outcome);
+
+/// Lume::list() for who cannot wait as long.
+[[nodiscard]] std::vector<Vm> list_vms(const sys::Deadline& deadline);
 
 }  // namespace lumelift
