@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import tarfile
 
@@ -116,7 +115,6 @@ puts JSON.generate(Lumelift.facts.transform_values { |v| v.map(&:to_s) })
 """
 
 
-@pytest.mark.skipif(shutil.which("ruby") is None, reason="the formula's own test needs ruby")
 def test_the_formula_tests_itself(release, prefix, lab, tmp_path):
     lab.start()
     link = tmp_path / "prefix"
