@@ -19,6 +19,7 @@ using nlohmann::json;
 struct VmLine {
   std::string name, state, os, guest = "–", unlocked = "–", note;
   std::vector<std::string> workloads;
+  bool lost = false;  ///< the preference that it relies on is another one now
   json detail = json::object();
 };
 
@@ -60,7 +61,7 @@ void add_guest(VmLine& line, const Drift& drift) {
 
 VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, const Lume& lume, Journal& journal,
                 const std::vector<Claim>& claims, const PrefValue& preference) {
-  VmLine line{vm.name, vm.status, vm.os, "–", "–", {}, {}, json::object()};
+  VmLine line{vm.name, vm.status, vm.os, "–", "–", {}, {}, false, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
   line.detail.update({{"claims_preference", known.claims}, {"os", vm.os}, {"address", vm.address ? json(*vm.address) : json()}});
   if (known.unfinished) { line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name); }
@@ -71,6 +72,7 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   line.unlocked = "yes, when it runs";
   const bool lost = known.relies && preference != PrefValue(true);
   const std::string lost_note = fmt::format("the host preference is {} now, which counts from the next start on: lumelift unlock {}", shown(preference), vm.name);
+  line.lost = lost;
   if (lost) { line.unlocked = "no"; line.note = lost_note; }
   if (vm.power() != Power::running) { return line; }
   TargetOptions one = target;
@@ -95,6 +97,7 @@ std::string next_step(const std::vector<VmLine>& lines) {
   for (const char* word : {"stale", "drifted"}) {
     if (const auto line = with(word); line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
   }
+  if (const auto line = first([](const VmLine& one) { return one.lost; }); line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
   if (const auto line = with("unknown"); line != lines.end()) { return sys::shown({"lumelift", "doctor", line->name}); }
   if (const auto line = with("yes"); line != lines.end()) { return sys::shown({"lumelift", "verify", line->name}); }
   for (const char* state : {"running", "stopped"}) {
