@@ -98,6 +98,8 @@ def test_the_manual_uses_commands_and_options_that_exist():
                 continue
             name = named[0] if named and named[0] in known else ""
             assert name or words[0].startswith("-"), f"{page.name}: lumelift {' '.join(words)}"
+            if not name:
+                continue
             for option in (word.split("=")[0] for word in words if word.startswith("--") and len(word) > 2):
                 assert option in known[name], f"{page.name}: lumelift {name} {option}"
                 uses += 1
