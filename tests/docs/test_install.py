@@ -92,8 +92,8 @@ class Pathname; def write(text); File.write(to_s, text); end; end
 class Formula
   def self.method_missing(name, *args, &block)
     (@facts ||= {})[name] = args
-    @check = block if name == :test
   end
+  def self.test(&block) = @check = block
   def self.respond_to_missing?(*) = true
   class << self; attr_reader :facts, :check; end
   attr_reader :bin, :libexec, :testpath
