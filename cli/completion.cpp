@@ -102,7 +102,7 @@ class Completer {
       }
     }
     const std::string_view kind = option.value;
-    if (kind == "FILE" || kind == "PROFILE") {
+    if (kind == "FILE" || kind == "PATH" || kind == "PROFILE") {
       out.also = Completion::Also::files;
     }
     if (kind == "FOLDER" || kind == "BUNDLE") {
