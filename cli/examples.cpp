@@ -7,7 +7,7 @@
 namespace lumelift {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> examples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 18> examples = {{
     {"unlock",
      "lumelift unlock ci-1 --dry-run\n"
      "lumelift unlock ci-1\n"
@@ -30,6 +30,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 15> examples
      "lumelift report stock.json unlocked.json\nlumelift report --format html -o report.html bench-ci-1-2026-11-29"},
     {"evidence", "lumelift evidence pack bench-ci-1-2026-11-29 bundle\nlumelift evidence verify bundle"},
     {"compat", "lumelift compat list\nlumelift compat add bundle"},
+    {"copy", "lumelift copy ci-1 tiny.gguf models/\nlumelift copy --from ci-1 results/ ."},
+    {"power", "lumelift power ci-1 on\nlumelift power ci-1 off --if-idle"},
+    {"fleet", "lumelift fleet plan -f fleet.yaml\nlumelift fleet apply -f fleet.yaml"},
     {"bug-report", "lumelift bug-report\nlumelift bug-report ci-1 -o report.txt"},
 }};
 

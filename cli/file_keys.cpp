@@ -98,7 +98,7 @@ constexpr std::array settings_keys = {
     FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1,
             86400},
     FileKey{"profile", Type::string, Need::optional, "Profile name, or file relative to this one"},
-    FileKey{"restart", Type::string, Need::optional, "Whether a VM is restarted", 0, 0, "auto|always|never"},
+    FileKey{"restart", Type::string, Need::optional, "Whether a VM is restarted", 0, 0, "auto|idle|always|never"},
     FileKey{"host-preference", Type::string, Need::optional, "Whether unlock sets the host preference", 0, 0,
             "set|keep"},
     FileKey{"color", Type::string, Need::optional, "Whether output is coloured", 0, 0, "auto|always|never"},

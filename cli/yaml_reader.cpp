@@ -159,10 +159,14 @@ std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
 void YamlValue::expect_keys(std::span<const FileKey> known) const {
   std::vector<std::string> names;
   for (const auto& key : known) { names.emplace_back(key.name); }
-  expect_keys(names);
+  expect_names(names);
 }
 
-void YamlValue::expect_keys(const std::vector<std::string>& known) const {
+void YamlValue::expect_keys(std::initializer_list<std::string_view> known) const {
+  expect_names(std::vector<std::string>(known.begin(), known.end()));
+}
+
+void YamlValue::expect_names(const std::vector<std::string>& known) const {
   for (const auto& [key, value] : entries()) {
     const std::string name = key.impl_->node.Scalar();
     if (std::find(known.begin(), known.end(), name) != known.end()) { continue; }

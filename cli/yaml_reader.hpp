@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,7 @@ class YamlValue {
   [[nodiscard]] static YamlValue parse(std::string_view text, std::string name, std::string error_id);
 
   /// Checks that this is a mapping whose keys are all among `known` and stand once; else names the key and the nearest known.
-  void expect_keys(const std::vector<std::string>& known) const;
+  void expect_keys(std::initializer_list<std::string_view> known) const;
   void expect_keys(std::span<const FileKey> known) const;
   [[nodiscard]] std::optional<YamlValue> find(std::string_view key) const;
   /// As find(), but a missing key is an error.
@@ -56,6 +57,7 @@ class YamlValue {
  private:
   struct Impl;
   explicit YamlValue(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  void expect_names(const std::vector<std::string>& known) const;
   [[nodiscard]] YamlValue wrap(const void* node, int fallback_line, int fallback_column) const;
   std::shared_ptr<const Impl> impl_;
 };

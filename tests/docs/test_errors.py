@@ -9,7 +9,8 @@ MANUAL = ROOT / "docs/errors.md"
 # Words of that shape in the sources that are no ids: names, and words between two halves of the program.
 OTHER_WORDS = {
     "lumelift-evidence", "lumelift-probe", "llama-bench", "llama-cli", "keyboard-interactive", "write-test", "start-for-rollback", "password-file",
-    "bug-report", "nlohmann-json", "yaml-cpp", "ssh-keygen", "sshd-session",
+    "bug-report", "nlohmann-json", "yaml-cpp", "ssh-keygen", "sshd-session", "power-on", "power-off",
+    "lumelift-fleet-plan",
     # what a script in the guest answers
     "no-folder", "no-sum", "no-write", "remove-file", "link-folder", "former-missing", "former-differs",
     # verdicts of inspect and of the probe

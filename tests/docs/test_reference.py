@@ -94,7 +94,7 @@ def test_the_manual_uses_commands_and_options_that_exist():
         for line in re.findall(r"^(?: {4,}|\$ )(lumelift .*)$|`(lumelift [^`]+)`", page.read_text(), re.M):
             words = re.split(r"\s--\s|[|;#]", next(part for part in line if part))[0].split()[1:]
             named = [word for word in words if re.fullmatch(r"[a-z][a-z-]+", word)]
-            if not words or words[0].startswith(("reference", "complete", "fleet", "COMMAND")):
+            if not words or words[0].startswith(("reference", "complete", "COMMAND")):
                 continue
             name = named[0] if named and named[0] in known else ""
             assert name or words[0].startswith("-"), f"{page.name}: lumelift {' '.join(words)}"
