@@ -37,7 +37,7 @@ def test_candidates(there):
     assert ask(there, "unlock", "") == ["ci-1", "ci-2", "with blank"]
     assert ask(there, "unlock", "ci-1", "") == []
     assert ask(there, "unlock", "--res") == ["--restart"]
-    assert ask(there, "unlock", "--restart", "") == ["auto", "always", "never"]
+    assert ask(there, "unlock", "--restart", "") == ["auto", "always", "never", "idle"]
     assert ask(there, "unlock", "--restart=n") == ["--restart=never"]
     assert ask(there, "unlock", "--restart", "=", "n") == ["never"]
     assert ask(there, "unlock", "--profile", "") == ["minimal", "tested", ":files"]
