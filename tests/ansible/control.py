@@ -29,7 +29,7 @@ def release_archive(folder):
     with tarfile.open(path, "w:gz", compresslevel=1) as archive:
         archive.add(LUMELIFT, "lumelift-0/bin/lumelift")
         for name in ("liblumelift-metal.dylib", "lumelift-probe"):
-            archive.add(BUILD / "shim" / name, f"lumelift-0/lib/lumelift/{name}")
+            archive.add(BUILD / "shim" / name, f"lumelift-0/libexec/lumelift/{name}")
         for name in ("agent.plist", "profiles"):
             archive.add(HERE.parent.parent / "templates" / name, f"lumelift-0/share/lumelift/{name}")
     return path

@@ -103,8 +103,8 @@ def test_the_archive_is_installed_as_its_checksum_says(control, mac, tmp_path):
     assert sha256_of(archive) in play.of_task(0)["msg"] and play.of_task(0)["kind"] == "failed"
     assert [play.of_task(number)["changed"] for number in (1, 2, 3, 4)] == [True, True, True, False], play
     assert (prefix / "bin/lumelift").read_bytes() == (BUILD / "lumelift").read_bytes()
-    assert (prefix / "lib/lumelift/liblumelift-metal.dylib").exists() and [path.name for path in (prefix / "share/lumelift").glob(".install*")] == []
-    (prefix / "lib/lumelift/lumelift-probe").write_bytes(b"other")
+    assert (prefix / "libexec/lumelift/liblumelift-metal.dylib").exists() and [path.name for path in (prefix / "share/lumelift").glob(".install*")] == []
+    (prefix / "libexec/lumelift/lumelift-probe").write_bytes(b"other")
     again = control.tasks({"lumelift.fleet.install": arguments}, words=["--diff"]).of_task(0)
     assert again["changed"] and "changed since" in again["diff"][0]["before"], again
-    assert (prefix / "lib/lumelift/lumelift-probe").read_bytes() == (BUILD / "shim/lumelift-probe").read_bytes()
+    assert (prefix / "libexec/lumelift/lumelift-probe").read_bytes() == (BUILD / "shim/lumelift-probe").read_bytes()

@@ -44,7 +44,7 @@ if [ ! -x tree/bin/lumelift ]; then
   top=$1
 fi
 [ -x "$top/bin/lumelift" ]
-[ -f "$top/lib/lumelift/liblumelift-metal.dylib" ]
+[ -f "$top/libexec/lumelift/liblumelift-metal.dylib" ]
 cd "$top"
 find . -type f -exec shasum -a 256 '{{}}' + > {stage}/files
 find . -type d | while IFS= read -r folder; do mkdir -p {prefix}/"$folder"; done
