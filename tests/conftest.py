@@ -1,7 +1,11 @@
 import pathlib
+import signal
 import sys
 
 import pytest
+
+# Started by nohup, a program may ignore hangups; what the tests start must not inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
