@@ -121,6 +121,11 @@ def keep(world, vm, holder, told):
     os.close(told)
     if os.getppid() != holder:
         os.kill(os.getpid(), signal.SIGTERM)
+    shared = vm.run_state()["options"].get("shared")
+    if shared and vm["shares_visible"]:
+        import shares
+        os.makedirs(vm.path("view"), exist_ok=True)
+        shares.give(vm.path("view"), shared)
     import asyncio
     from guest import Guest
     how = asyncio.run(Guest(world, vm).live())

@@ -278,3 +278,43 @@ def test_unsynced_files_are_lost_when_the_plug_is_pulled(lab):
     lab.host("lume", "stop", "tahoe")
     home = pathlib.Path(lab.vm("tahoe").home)
     assert (home / "a").read_text() == "kept\n" and (home / "b").read_text() == ""
+
+
+# Shared folders
+
+def shared(lab, folder, mode, *more, **options):
+    """A VM run with a folder shared; its guest answers on return."""
+    lab.add_vm("tahoe", **options)
+    lab.start()
+    words = [word for path in (f"{folder}:{mode}", *more) for word in ("--shared-dir", path)]
+    assert lab.host("lume", "run", "tahoe", "--display", "none", "--detach", *words).returncode == 0
+    wait_for(lambda: lab.ssh("tahoe", "true").returncode == 0, 20)
+
+
+def test_a_read_only_share_is_read_and_never_written(lab, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "a").write_text("hello")
+    shared(lab, folder, "ro")
+    assert lab.ssh("tahoe", "cat '/Volumes/My Shared Files/models/a'; id -u; pwd").stdout.splitlines()[:2] == ["hello501", lab.vm("tahoe").home]
+    for change in ("echo x > 'models/b'", "rm -f models/a", "chmod 777 models/a", "umount models"):
+        assert lab.ssh("tahoe", f"cd '/Volumes/My Shared Files' && {change}").returncode != 0, change
+    (folder / "later").write_text("seen")
+    assert lab.ssh("tahoe", "cat '/Volumes/My Shared Files/models/later'").stdout == "seen"
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "later"] and not pathlib.Path("/Volumes").exists()
+
+
+def test_shares_have_their_folders_names(lab, tmp_path):
+    for place in ("one/models", "two/models"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "from").write_text(place)
+    shared(lab, tmp_path / "one/models", "ro", f"{tmp_path}/two/models:rw")
+    done = lab.ssh("tahoe", "cd '/Volumes/My Shared Files' && cat models/from 'models (2)/from' && echo changed > 'models (2)/from'")
+    assert done.stdout == "one/modelstwo/models" and done.returncode == 0
+    assert (tmp_path / "two/models/from").read_text() == "changed\n"
+
+
+def test_a_guest_that_mounts_no_share(lab, tmp_path):
+    (tmp_path / "models").mkdir()
+    shared(lab, tmp_path / "models", "ro", shares_visible=False)
+    assert lab.ssh("tahoe", "ls -d /Volumes/*").returncode != 0
