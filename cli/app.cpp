@@ -13,7 +13,6 @@
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
 #include "cli/examples.hpp"
-#include "cli/executable.hpp"
 #include "cli/fleet_options.hpp"
 #include "cli/login.hpp"
 #include "cli/own_key.hpp"
@@ -21,6 +20,7 @@
 #include "cli/settings.hpp"
 #include "cli/versions.hpp"
 #include "cli/yaml_reader.hpp"
+#include "host/sys/platform.hpp"
 #include "host/sys/process.hpp"
 #include "host/sys/time.hpp"
 
@@ -52,12 +52,9 @@ fs::path first_existing(std::initializer_list<fs::path> candidates) {
 
 fs::path state_folder(const fs::path& home) {
   if (const auto given = environment("LUMELIFT_STATE_DIR")) { return *given; }
-#ifdef __APPLE__
-  return home / "Library" / "Application Support" / "lumelift";
-#else
+  if (sys::on_macos) { return home / "Library" / "Application Support" / "lumelift"; }
   if (const auto xdg = environment("XDG_STATE_HOME")) { return fs::path(*xdg) / "lumelift"; }
   return home / ".local" / "state" / "lumelift";
-#endif
 }
 
 SettingsFiles settings_files() {
@@ -67,7 +64,7 @@ SettingsFiles settings_files() {
 }
 
 Context make_context(Console& console) {
-  const fs::path folder = executable_path().parent_path();
+  const fs::path folder = sys::executable_path().parent_path();
   const fs::path home = environment("HOME").value_or("");
   Context context{console, state_folder(home), home, {}, {}, {}};
   const auto kit = environment("LUMELIFT_KIT_DIR");

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bug_report.hpp"
-#include "cli/executable.hpp"
 #include "cli/sanitise.hpp"
 #include "host/sys/file.hpp"
+#include "host/sys/platform.hpp"
 #include "host/sys/process.hpp"
 
 namespace lumelift {
@@ -19,7 +19,7 @@ std::string heading(std::string_view title, const std::string& text) {
 
 /// What another command of this program answers: in a process of its own, so that its failure is part of the report.
 std::string answer_of(std::vector<std::string> words) {
-  words.insert(words.begin(), executable_path().string());
+  words.insert(words.begin(), sys::executable_path().string());
   const auto outcome = sys::run({.argv = words, .output_cap = part_cap}, sys::Deadline::in(sys::Milliseconds{120'000}));
   return fmt::format("{}{}({})\n", outcome.out, outcome.err, outcome.ending());
 }

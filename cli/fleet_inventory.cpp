@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/executable.hpp"
+#include "host/sys/platform.hpp"
 
 namespace lumelift {
 namespace {
@@ -169,7 +169,7 @@ Stage ask_host(const FleetHost& host) {
   stage.what = "status";
   stage.limit_s = ask_limit_s;
   if (host.address.empty()) {
-    stage.words = {executable_path().string(), "--json", "status"};
+    stage.words = {sys::executable_path().string(), "--json", "status"};
     return stage;
   }
   stage.words = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "cli/engine.hpp"
-#include "cli/executable.hpp"
 #include "cli/unlock_input.hpp"
 #include "host/sys/hash.hpp"
+#include "host/sys/platform.hpp"
 
 namespace lumelift {
 namespace {
@@ -154,7 +154,7 @@ FleetScene::FleetScene(Context& context_in, const FleetOptions& options_in)
 Stage FleetScene::child(const std::string& what, const FleetVm& vm, const std::vector<std::string>& words) const {
   Stage stage;
   stage.what = what;
-  stage.words = {executable_path().string(), "--json", "--color", "never", words.front(), vm.name};
+  stage.words = {sys::executable_path().string(), "--json", "--color", "never", words.front(), vm.name};
   stage.words.insert(stage.words.end(), words.begin() + 1, words.end());
   const LoginOptions& login = options.login;
   const auto add = [&](const char* option, const std::string& value) { stage.words.insert(stage.words.end(), {option, value}); };

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "host/sys/error.hpp"
+#include "host/sys/platform.hpp"
 #include "host/sys/process.hpp"
 #include "remote/session.hpp"
 
@@ -55,13 +56,7 @@ bool on_our_network(const sockaddr& address) {
 }
 
 /// Only the system's own program is exempt, not one of that name from elsewhere.
-std::string system_nc() {
-#ifdef __APPLE__
-  return "/usr/bin/nc";
-#else
-  return "nc";
-#endif
-}
+std::string system_nc() { return sys::on_macos ? "/usr/bin/nc" : "nc"; }
 
 /// Whether the system's nc gets through where we do not; nothing when there is none to ask.
 std::optional<bool> nc_gets_through(const std::string& host, int port, const sys::Deadline& deadline) {

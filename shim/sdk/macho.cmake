@@ -14,7 +14,7 @@ set(LUMELIFT_MACHO_FLAGS -std=c++20 -O2 -g0 -ffreestanding -fvisibility=hidden -
   -fno-stack-protector -fno-threadsafe-statics -fno-ident -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
   CACHE INTERNAL "")
 
-if(APPLE)
+if(CMAKE_HOST_APPLE)
   set(LUMELIFT_MACHO_SLICES arm64 arm64e x86_64 CACHE INTERNAL "")
   set(LUMELIFT_MACHO_COMPILER ${CMAKE_CXX_COMPILER} CACHE INTERNAL "")
   set(LUMELIFT_MACHO_LINKER ld CACHE INTERNAL "")
@@ -29,7 +29,7 @@ endif()
 
 function(lumelift_add_macho target)
   cmake_parse_arguments(ARG "" "KIND;OUTPUT" "SOURCES;STUBS" ${ARGN})
-  if(APPLE)
+  if(CMAKE_HOST_APPLE)
     _lumelift_macho_by_xcode(${target} ${ARG_KIND} ${ARG_OUTPUT} ${ARG_SOURCES})
   else()
     _lumelift_macho_by_lld(${target} ${ARG_KIND} ${ARG_OUTPUT} "${ARG_STUBS}" ${ARG_SOURCES})
