@@ -23,6 +23,8 @@ echo absent)sh";
 constexpr std::string_view mapped_script = R"sh(/usr/sbin/lsof -n -P -p "$1" -a -d txt -Fn 2>/dev/null </dev/null)sh";
 constexpr std::string_view vmmap_script = R"sh(/usr/bin/vmmap "$1" 2>/dev/null </dev/null)sh";
 
+constexpr std::string_view listeners_script = R"sh(/usr/sbin/lsof -n -P -iTCP:"$1" -sTCP:LISTEN -Fp 2>/dev/null </dev/null)sh";
+
 template <class Each>
 void each_line(std::string_view text, Each each) {
   while (!text.empty()) {
@@ -80,6 +82,16 @@ std::vector<std::string> mapped_files(Session& session, int pid) {
   auto files = parse_lsof(run_script(session, "list a process's files", mapped_script, words, sys::Deadline::in(60s)).body);
   if (!files.empty()) { return files; }
   return parse_vmmap(run_script(session, "list a process's memory", vmmap_script, words, sys::Deadline::in(60s)).body);
+}
+
+std::vector<int> listeners(Session& session, int port) {
+  std::vector<int> out;
+  const auto answer = run_script(session, "ask who listens on a port", listeners_script, {std::to_string(port)}, sys::Deadline::in(60s));
+  each_line(answer.body, [&](std::string_view line) {
+    int pid = 0;
+    if (line.starts_with('p') && std::from_chars(line.data() + 1, line.data() + line.size(), pid).ec == std::errc{}) { out.push_back(pid); }
+  });
+  return out;
 }
 
 }  // namespace lumelift

@@ -22,6 +22,9 @@ struct PathEntry {
 /// the process. Throws what Session throws.
 [[nodiscard]] std::vector<std::string> mapped_files(Session& session, int pid);
 
+/// The processes that listen on this TCP port. Throws what Session throws.
+[[nodiscard]] std::vector<int> listeners(Session& session, int port);
+
 // Readers of what those tools print. Pure.
 [[nodiscard]] std::vector<std::string> parse_lsof(std::string_view text);
 [[nodiscard]] std::vector<std::string> parse_vmmap(std::string_view text);

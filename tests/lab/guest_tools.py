@@ -388,8 +388,35 @@ def ps(vm, argv):
     return 0
 
 
+def listening(port):
+    """Inodes of the TCP sockets that listen on a port, by the kernel's own table."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return {row[9] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == port}
+
+
+def sockets(pid):
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return set()
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def lsof_listeners(vm, port):
+    from world import descendants
+    run, inodes, status = vm.run_state(), listening(port), 1
+    for pid, _ in descendants(run["pid"]) if run else []:
+        if inodes & sockets(pid):
+            print(f"p{pid}\nf3")
+            status = 0
+    return status
+
+
 def lsof(vm, argv):
-    flags, words = letters("lsof", argv, "nPabtwlOU", "pFcdui")
+    flags, words = letters("lsof", argv, "nPabtwlOU", "pFcduis")
+    if flags.get("i", "").startswith("TCP:"):
+        return lsof_listeners(vm, int(flags["i"][4:]))
     pids = [pid for pid in flags.get("p", "").split(",") if pid.isdigit()]
     status = 1
     for pid in pids:
