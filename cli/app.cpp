@@ -151,6 +151,8 @@ class Commands {
     unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
     unlock_command.add_flag("--verify", unlock->verify, "Read large files in the guest again instead of trusting its manifest");
 
+    add_library(unlock_command, unlock->library);
+
     auto rollback = std::make_shared<RollbackOptions>();
     CLI::App& rollback_command = add("rollback", "Take back everything that lumelift did to a VM", rollback, &run_rollback);
     add_target(rollback_command, rollback->target, global_, false);
@@ -194,6 +196,7 @@ class Commands {
     copy_command.add_flag("--verify", copy->verify, "Read what stands there already instead of trusting the guest's manifest");
     copy_command.add_option("--connections", copy->connections, "SSH connections for one large file; default: as many as pay")->check(CLI::Range(1, 4));
     declare_programs();
+    declare_agents();
     declare_bench();
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
@@ -231,6 +234,11 @@ class Commands {
     command.add_flag("--list", fleet->list, "inventory: all hosts and VMs");
     command.add_option("--host", fleet->one, "inventory: the variables of one of them");
     add_login(command, global_);
+  }
+
+  static void add_library(CLI::App& command, LibraryOptions& library) {
+    command.add_option("--library", library.files, "A library to inject instead of ours; again for thin files of other architectures")->expected(1)->allow_extra_args(false)->group("Library");
+    command.add_option("--accept-sha256", library.accepted, "SHA-256 of a --library that is no published release")->expected(1)->allow_extra_args(false)->group("Library");
   }
 
   void declare_bench() {
@@ -276,12 +284,47 @@ class Commands {
     run_command.add_flag("--allow-stock", run->allow_stock, "Accept a program that did not get the library")->excludes(stock);
     run_command.add_flag("--force", run->force, "Try a program that the library cannot be injected into");
     run_command.add_flag("--inherit", run->inherit, "Children get the library too");
+    add_library(run_command, run->library);
     run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")->type_name("NAME=VALUE")->expected(1)->allow_extra_args(false);
     run_command.add_option("--dir", run->folder, "Working directory in the guest");
     run_command.preparse_callback([this, run](std::size_t) {
       run->command = global_.command;
       run->terminal_type = environment("TERM").value_or("");
     });
+    auto explain = std::make_shared<ExplainOptions>();
+    CLI::App& explain_command = add("explain", "Tell what an unlock would change for a program: explain VM -- CMD ARG..., or --trace FILE", explain, &run_explain);
+    add_target(explain_command, explain->target, global_, false);
+    explain_command.add_option("--profile", explain->profile, "Profile name or file")->capture_default_str();
+    explain_command.add_option("--trace", explain->trace, "A trace file of the library instead of a run");
+    explain_command.add_option("--runtime", explain->runtime, "What the program is built on, where that is not seen");
+    explain_command.add_option("--env", explain->variables, "NAME=VALUE for the program; again for more")->expected(1)->allow_extra_args(false);
+    explain_command.add_option("--dir", explain->folder, "Working directory in the guest");
+    explain_command.preparse_callback([this, explain](std::size_t) { explain->command = global_.command; });
+    auto ablate = std::make_shared<AblateOptions>();
+    CLI::App& ablate_command = add("ablate", "Tell which lever matters here, host preference or library: ablate VM [-- CMD ARG...]", ablate, &run_ablate);
+    add_target(ablate_command, ablate->target, global_, true);
+    ablate_command.add_option("--profile", ablate->profile, "Profile name or file")->capture_default_str();
+    ablate_command.add_option("--env", ablate->variables, "NAME=VALUE for the command; again for more")->expected(1)->allow_extra_args(false);
+    ablate_command.add_option("--dir", ablate->folder, "Working directory in the guest");
+    ablate_command.preparse_callback([this, ablate](std::size_t) { ablate->command = global_.command; });
+  }
+
+  /// What lumelift runs in a guest, and what that printed.
+  void declare_agents() {
+    auto agents = std::make_shared<AgentsOptions>();
+    CLI::App& agents_command = add("agents", "List, start, stop, restart, read or remove what lumelift runs in a guest", agents, &run_agents);
+    add_target(agents_command, agents->target, global_, true);
+    agents_command.add_option("ACTION", agents->action, "list, start, stop, restart, rotate, logs or remove")
+        ->check(CLI::IsMember({"list", "start", "stop", "restart", "rotate", "logs", "remove"}))->capture_default_str();
+    agents_command.add_option("LABEL", agents->label, "Label of the agent");
+    agents_command.add_flag("-f,--follow", agents->follow, "logs: go on until interrupted");
+    agents_command.add_option("--since", agents->since, "logs: only what is younger than this: 90s, 15m, 2h, 3d");
+    auto logs = std::make_shared<LogsOptions>();
+    CLI::App& logs_command = add("logs", "Show what an agent printed", logs, &run_logs);
+    add_target(logs_command, logs->target, global_, true);
+    logs_command.add_option("LABEL", logs->label, "Label of the agent")->required();
+    logs_command.add_flag("-f,--follow", logs->follow, "Go on until interrupted");
+    logs_command.add_option("--since", logs->since, "Only what is younger than this: 90s, 15m, 2h, 3d");
   }
 
   /// Bundles of raw outputs, and what was proven on this host.
@@ -352,7 +395,7 @@ std::vector<std::string> cut_command(const CLI::App& app, int& argc, char** argv
       return command;
     }
     if (wanted || word.starts_with("-")) { continue; }
-    wanted = word == "run" || word == "explain" || word == "complete";
+    wanted = word == "run" || word == "explain" || word == "ablate" || word == "complete";
     if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) { break; }
   }
   return {};

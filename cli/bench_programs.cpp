@@ -82,7 +82,8 @@ BenchSources bench_sources(const BenchOptions& options, const std::vector<Source
   for (const auto& file : options.files) { add(file, plain_name(file)); }
   out.files = gather(workload);
   for (const auto& program : {out.bench, out.cli}) {
-    workload.executable = program;
+    workload.agents = {WorkloadAgent{}};
+    workload.agents.front().executable = program;
     for (auto& remark : preflight(workload, out.files, kit)) {
       if (std::find(out.remarks.begin(), out.remarks.end(), remark) == out.remarks.end()) { out.remarks.push_back(std::move(remark)); }
     }

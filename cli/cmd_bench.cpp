@@ -371,7 +371,7 @@ int run_bench(Context& context, const BenchOptions& options) {
   operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
   const GuestFacts facts = operation.link->guest().facts(Deadline::in(answer));
   const BenchPlace place = bench_place(options, sources, profile, kit, facts, *operation.link);
-  const Plan plan = plan_guest(operation.found.name, place.goal, operation.link->guest().look(place.goal.paths(), Deadline::in(look_limit)), std::nullopt, facts);
+  const Plan plan = plan_guest(operation.found.name, place.goal, operation.link->guest().look(place.goal.paths(), Deadline::in(look_limit)), {}, facts);
 
   // Programs and model go in through the journal like any other change, and out again.
   std::optional<RunId> run;

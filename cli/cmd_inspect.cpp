@@ -5,6 +5,7 @@
 
 #include "cli/guest_verdict.hpp"
 #include "cli/operation.hpp"
+#include "cli/runtimes.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 
@@ -22,7 +23,16 @@ struct Inspected {
   std::string name;  ///< as the user wrote it
   Program program;
   InjectionVerdict verdict;
+  const Runtime* runtime = nullptr;  ///< what it is built on, as far as its files tell
 };
+
+/// What a runtime does is known from a table; which one a program is built on, from its libraries and its own text.
+const Runtime* runtime_of(const std::vector<Runtime>& table, const Program& program, const FileView& view) {
+  if (!program.file) {
+    return nullptr;
+  }
+  return recognise(table, program, {}, view.read(program.chain.program().path));
+}
 
 std::string_view headline(InjectionOutcome outcome) {
   switch (outcome) {
@@ -154,6 +164,8 @@ Json json_of(const Inspected& file) {
           {"chain", chain},
           {"metal", file.program.file ? Json(metal[static_cast<std::size_t>(file.program.metal)]) : Json(nullptr)},
           {"missing_libraries", file.program.missing},
+          {"runtime", file.runtime ? Json(file.runtime->name) : Json(nullptr)},
+          {"first_guess", file.runtime ? Json(first_guess(*file.runtime)) : Json(nullptr)},
           {"slices", slices}};
 }
 
@@ -183,6 +195,9 @@ std::string text_of(const Console& console, const std::vector<Inspected>& files)
     }
     for (const auto& note : file.verdict.notes) {
       out += "  note: " + one_line(note) + "\n";
+    }
+    if (file.runtime) {
+      out += "  first guess: " + first_guess(*file.runtime) + "\n";
     }
     if (!file.verdict.remedy.empty()) {
       out += "  remedy: " + one_line(file.verdict.remedy) + "\n";
@@ -220,6 +235,7 @@ int status_of(const std::vector<Inspected>& files) {
 }  // namespace
 
 int run_inspect(Context& context, const InspectOptions& options) {
+  const auto table = load_runtimes(context.templates);
   InjectionTerms terms = terms_for(context);
   std::unique_ptr<Operation> operation;
   FileView view = host_files();
@@ -237,8 +253,9 @@ int run_inspect(Context& context, const InspectOptions& options) {
     const std::string path = !operation    ? fs::absolute(name).lexically_normal().string()
                              : looked_up ? program_path({name}, view)
                                            : guest_path(name, home);
-    Inspected file{name, examine({path}, view), {}};
+    Inspected file{name, examine({path}, view), {}, nullptr};
     file.verdict = injection_verdict(file.program, terms);
+    file.runtime = runtime_of(table, file.program, view);
     files.push_back(std::move(file));
   }
   if (!context.console.json()) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/explanation.hpp"
 #include "cli/operation.hpp"
 #include "host/sys/file.hpp"
 
@@ -14,13 +15,6 @@ using sys::Milliseconds;
 constexpr Milliseconds answer{15'000}, look_limit{60'000};
 
 std::string yes_no(bool yes) { return yes ? "yes" : "no"; }
-
-std::string family_name(int family) {
-  if (family < 2000) { return fmt::format("Apple {}", family - 1000); }
-  if (family < 3000) { return fmt::format("Mac {}", family - 2000); }
-  if (family < 4000) { return fmt::format("Common {}", family - 3000); }
-  return fmt::format("Metal {}", family - 5000 + 2);
-}
 
 std::string side_by_side(const ProbePair& pair, const Console& console) {
   std::vector<std::vector<std::string>> rows = {{"asked", "stock", "unlocked", ""}};
@@ -47,7 +41,7 @@ int run_probe(Context& context, const ProbeOptions& options) {
   Guest& guest = operation.link->guest();
   const GuestFacts facts = guest.facts(Deadline::in(answer));
   const GuestGoal goal = guest_goal(profile, std::nullopt, kit, {}, facts, {});
-  const Plan plan = plan_guest(operation.found.name, goal, guest.look(goal.paths(), Deadline::in(look_limit)), std::nullopt, facts);
+  const Plan plan = plan_guest(operation.found.name, goal, guest.look(goal.paths(), Deadline::in(look_limit)), {}, facts);
 
   // Library and probe go in for the answers and out again, through the journal like any other change.
   std::optional<RunId> run;

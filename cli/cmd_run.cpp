@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/guest_kit.hpp"
 #include "cli/guest_run.hpp"
 #include "cli/guest_verdict.hpp"
+#include "cli/json_text.hpp"
+#include "cli/library.hpp"
 #include "cli/operation.hpp"
 #include "cli/receipt.hpp"
 #include "host/sys/file.hpp"
+#include "remote/inspect.hpp"
 
 namespace lumelift {
 namespace {
@@ -16,7 +20,7 @@ using nlohmann::json;
 using sys::Deadline;
 using sys::Milliseconds;
 
-constexpr Milliseconds answer{15'000}, look_limit{60'000};
+constexpr Milliseconds answer{15'000};
 constexpr Milliseconds receipt_late{20'000};   // a first start can be held up by the system's own check of the file
 constexpr std::size_t receipt_cap = 64u << 10, kit_cap = 64u << 20;
 constexpr int env_not_executable = 126, env_not_found = 127;
@@ -55,27 +59,11 @@ class ReceiptWatch {
   sys::Stopwatch since_;
 };
 
-std::vector<std::pair<std::string, std::string>> own_variables(const std::vector<std::string>& given) {
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& word : given) {
-    const auto equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const bool plain = !name.empty() && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
-    if (equals == word.npos || !plain || (name[0] >= '0' && name[0] <= '9')) {
-      throw Error(ErrorKind::usage, "variable-invalid", fmt::format("'{}' is no NAME=VALUE", word)).fix("example: --env GGML_METAL_NO_RESIDENCY=1");
-    }
-    if (name.starts_with("DYLD_") || name.starts_with("LUMELIFT_") || name.starts_with("LUME_METAL_")) {
-      throw Error(ErrorKind::usage, "variable-reserved", fmt::format("{} is set by lumelift itself, or kept out of the program", name));
-    }
-    out.emplace_back(name, word.substr(equals + 1));
-  }
-  return out;
-}
-
 /// One run in a guest that answers, from the verdict to the exit status.
 class Run {
  public:
-  Run(Context& context, const RunOptions& options, Operation& operation) : context_(context), options_(options), operation_(operation) {}
+  Run(Context& context, const RunOptions& options, Operation& operation, LibraryOrigin origin = LibraryOrigin::own)
+      : context_(context), options_(options), operation_(operation), origin_(origin) {}
 
   int stock() {
     facts_ = operation_.link->guest().facts(Deadline::in(answer));
@@ -92,14 +80,21 @@ class Run {
                     guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
     auto variables = profile_environment(profile);
     variables.insert(variables.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
-    variables.emplace_back("LUMELIFT_RECEIPT", receipt.path());
+    if (origin_ == LibraryOrigin::own) { variables.emplace_back("LUMELIFT_RECEIPT", receipt.path()); }
     if (!options_.inherit) { variables.emplace_back("LUMELIFT_INHERIT", "0"); }
     launch_.environment.insert(launch_.environment.begin(), variables.begin(), variables.end());
-    const RunEnding ending = attached([&](int pid) { return receipt.overdue(pid) && !options_.allow_stock; });
+    const RunEnding ending = attached([&](int pid) {
+      if (origin_ != LibraryOrigin::own) { return see_mapping(pid, goal.library); }
+      return receipt.overdue(pid) && !options_.allow_stock;
+    });
     if (ending.lost) { return report(ending, &receipt); }
-    receipt.look(ending.pid);
-    receipt.discard();
-    require_library(ending, receipt);
+    if (origin_ == LibraryOrigin::own) {
+      receipt.look(ending.pid);
+      receipt.discard();
+      require_library(ending, receipt);
+    } else if (!mapped_) {
+      context_.console.warn("this library writes no receipts, and the program ended before its memory was looked at: whether it had the library is not proven");
+    }
     return report(ending, &receipt);
   }
 
@@ -108,7 +103,7 @@ class Run {
     Launch out;
     out.command = options_.command;
     out.command.front() = program.starts_with("~/") ? guest_path(program, facts_.home) : program;
-    out.environment = own_variables(options_.variables);
+    out.environment = variables_from(options_.variables);
     out.folder = options_.folder.empty() ? std::string() : guest_path(options_.folder, facts_.home);
     return out;
   }
@@ -134,6 +129,14 @@ class Run {
     streams.terminal_type = options_.terminal_type;
     streams.watch = std::move(watch);
     return run_attached(context_.console, operation_.link->session(), launch_, streams);
+  }
+
+  /// A library of somebody else's is proven by the process's own mappings. Never asks for the process's end.
+  bool see_mapping(int pid, const std::string& library) {
+    if (mapped_) { return false; }
+    const auto files = mapped_files(operation_.link->session(), pid);
+    mapped_ = std::find(files.begin(), files.end(), library) != files.end();
+    return false;
   }
 
   void require_library(const RunEnding& ending, const ReceiptWatch& receipt) {
@@ -176,55 +179,11 @@ class Run {
   Context& context_;
   const RunOptions& options_;
   Operation& operation_;
+  LibraryOrigin origin_;
+  bool mapped_ = false;   ///< a library that writes no receipts was seen in the process
   GuestFacts facts_;
   Launch launch_;
 };
-
-/// What has to be in the guest for a run, and what of it is missing.
-struct Needs {
-  GuestFacts facts;
-  GuestGoal goal;
-  Plan plan;
-};
-
-Needs look(Operation& operation, const Profile& profile, const std::vector<Source>& kit) {
-  operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
-  Guest& guest = operation.link->guest();
-  Needs needs;
-  needs.facts = guest.facts(Deadline::in(answer));
-  needs.goal = guest_goal(profile, std::nullopt, kit, {}, needs.facts, {});
-  needs.plan = plan_guest(operation.found.name, needs.goal, guest.look(needs.goal.paths(), Deadline::in(look_limit)), std::nullopt, needs.facts);
-  return needs;
-}
-
-bool unlocked_cleanly(const Operation& operation) {
-  const auto runs = operation.journal->live_runs(operation.found.name);
-  return !runs.empty() && std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; });
-}
-
-/// Library and probe go in for this run and out again, as with `probe`.
-int run_with_guest_files(Context& context, const RunOptions& options, const Profile& profile, const std::vector<Source>& kit) {
-  Operation operation(context, options.target, "run", Operation::Touch::world);
-  operation.finish_former();
-  const Needs needs = look(operation, profile, kit);
-  std::optional<RunId> run;
-  int status = 0;
-  try {
-    if (!needs.plan.steps.empty()) {
-      run = operation.journal->begin(operation.found.name, "run");
-      operation.engine->apply(*run, needs.plan);
-    }
-    status = Run(context, options, operation).injected(needs.goal, needs.facts, profile, kit);
-  } catch (Error& error) {
-    if (run) { operation.take_back(*run, error); }
-    throw;
-  } catch (const sys::Interrupted&) {
-    if (run) { return operation.take_back_interrupted(*run); }
-    throw;
-  }
-  if (run && !operation.undo({operation.record(*run)}, Restart::never).complete()) { return exit_status(ErrorKind::incomplete); }
-  return status;
-}
 
 }  // namespace
 
@@ -232,23 +191,19 @@ int run_run(Context& context, const RunOptions& options) {
   if (options.command.empty()) {
     throw Error(ErrorKind::usage, "command-missing", "no command is named").fix("example: lumelift run VM -- ./llama-cli -m model.gguf");
   }
-  static_cast<void>(own_variables(options.variables));
+  static_cast<void>(variables_from(options.variables));
   if (options.stock) {
     Operation operation(context, options.target, "run", Operation::Touch::nothing);
     operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
     return Run(context, options, operation).stock();
   }
   const Profile profile = load_profile(options.profile, context.templates);
-  const auto kit = load_kit(context.libexec);
-  {
-    // An unlocked VM has what is needed: nothing is changed, no lock is taken, and many can run at once.
-    Operation operation(context, options.target, "run", Operation::Touch::nothing);
-    if (unlocked_cleanly(operation)) {
-      const Needs needs = look(operation, profile, kit);
-      if (needs.plan.steps.empty()) { return Run(context, options, operation).injected(needs.goal, needs.facts, profile, kit); }
-    }
-  }
-  return run_with_guest_files(context, options, profile, kit);
+  auto kit = load_kit(context.libexec);
+  const ChosenLibrary library = choose_library(options.library, kit.front(), context.state_dir);
+  kit.front() = library.source;
+  return with_guest_kit(context, options.target, "run", profile, kit, [&](Operation& operation, const GuestKit& guest) {
+    return Run(context, options, operation, library.origin).injected(guest.goal, guest.facts, profile, kit);
+  });
 }
 
 }  // namespace lumelift

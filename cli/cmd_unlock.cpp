@@ -4,12 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/compat.hpp"
+#include "cli/guest_verdict.hpp"
 #include "cli/in_use.hpp"
 #include "cli/large.hpp"
+#include "cli/library.hpp"
 #include "cli/operation.hpp"
 #include "cli/own_key.hpp"
+#include "cli/readiness.hpp"
 #include "cli/unlock_input.hpp"
 #include "cli/unlock_report.hpp"
+#include "host/sys/file.hpp"
 
 namespace lumelift {
 namespace {
@@ -20,12 +24,13 @@ using sys::Milliseconds;
 constexpr Milliseconds guest_answer{15'000};
 constexpr Milliseconds look_limit{120'000};   // hashing what stands in the guest already
 constexpr Milliseconds agent_limit{20'000};
+constexpr std::size_t library_cap = 64u << 20;
 
 /// One unlock from the first look to the report. Holds what was learned on the way.
 class Unlock {
  public:
   Unlock(Context& context, const UnlockOptions& options)
-      : context_(context), options_(options), input_(read_unlock_input(context, options.profile, options.workload)),
+      : context_(context), options_(options), input_(read_unlock_input(context, options.profile, options.workload, options.library)),
         operation_(context, options.target, "unlock", options.dry_run ? Operation::Touch::nothing : Operation::Touch::world) {}
 
   int go() {
@@ -83,25 +88,39 @@ class Unlock {
   }
 
   [[nodiscard]] GuestGoal goal(const GuestFacts& facts) const {
-    return guest_goal(input_.profile, input_.workload, input_.kit, input_.sources, facts, input_.skeleton);
+    GuestGoal goal = guest_goal(input_.profile, input_.workload, input_.kit, input_.sources, facts, input_.skeleton);
+    goal.receipts = input_.library.origin == LibraryOrigin::own;
+    return goal;
   }
 
   Plan look_at_guest() {
     Guest& guest = operation_.link->guest();
     goal_ = goal(*report_.guest);
+    if (input_.workload) { judge_workload(); }
     const auto seen = look_at(guest, goal_, options_.verify ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
-    std::optional<AgentSeen> agent;
-    if (goal_.agent) {
-      agent = guest.lint_and_agent(goal_.files.back().content, goal_.agent->domain, goal_.agent->label);
-      glimpse_ = {*agent, {}};
+    std::vector<AgentSeen> agents;
+    for (std::size_t i = 0; i < goal_.agents.size(); ++i) {
+      const auto& plist = goal_.files.at(goal_.files.size() - goal_.agents.size() + i);
+      agents.push_back(guest.lint_and_agent(plist.content, goal_.agents[i].domain, goal_.agents[i].label));
+      glimpses_.push_back({agents.back(), {}});
     }
-    Plan plan = plan_guest(view_.vm.name, goal_, seen, agent, *report_.guest);
+    log_marks_ = mark_logs(operation_.link->session(), goal_.agents);
+    Plan plan = plan_guest(view_.vm.name, goal_, seen, agents, *report_.guest);
     // First, so that an undo, which goes backwards, can log in with it to the end.
     if (options_.install_key) {
       const auto steps = key_steps(guest);
       plan.steps.insert(plan.steps.begin(), steps.begin(), steps.end());
     }
     return plan;
+  }
+
+  /// Once more with what only the guest tells: its SIP, its release, and what lies there already.
+  void judge_workload() {
+    const InjectionTerms terms = guest_terms(*report_.guest, slices_of(sys::read_file(input_.kit.front().file, library_cap)));
+    const FileView files = copied_layout(*input_.workload, input_.sources, report_.guest->home, guest_files(*operation_.link));
+    for (const auto& remark : judge_agents(*input_.workload, files, report_.guest->home, terms, Absent::refused)) {
+      if (std::find(input_.remarks.begin(), input_.remarks.end(), remark) == input_.remarks.end()) { console().warn(remark); }
+    }
   }
 
   std::vector<Step> key_steps(Guest& guest) {
@@ -173,12 +192,29 @@ class Unlock {
       throw error;
     }
     console().step("probe", report_.probe_line());
-    if (!goal_.agent) { return; }
-    report_.proof = prove_agent(guest, operation_.link->transfer(), *goal_.agent, operation_.engine->loaded_agent().value_or(glimpse_), Deadline::in(agent_limit));
-    report_.agent = goal_.agent;
-    console().step("agent", report_.agent_line());
-    if (!report_.proof->active) {
-      report_.warnings.push_back(fmt::format("{} has asked for no GPU yet: the library is in it and armed, its answers are not seen yet", goal_.agent->label));
+    for (std::size_t i = 0; i < goal_.agents.size(); ++i) { prove(goal_.agents[i], glimpses_.at(i)); }
+    if (!goal_.agents.empty()) { await_ready(); }
+  }
+
+  void prove(const GuestGoal::Agent& agent, const AgentGlimpse& before) {
+    const auto& loaded = operation_.engine->loaded_agents();
+    const auto since = loaded.find(agent.label);
+    GuestLink& link = *operation_.link;
+    const Deadline deadline = Deadline::in(agent_limit);
+    report_.agents.push_back({agent, goal_.receipts ? prove_agent(link.guest(), link.transfer(), agent, since == loaded.end() ? before : since->second, deadline)
+                                                    : prove_agent_by_mapping(link.session(), link.transfer(), agent, goal_.library, deadline)});
+    console().step("agent", report_.agents.back().line());
+    if (report_.agents.back().proof.library == AgentProof::Library::armed) {
+      report_.warnings.push_back(fmt::format("{} has asked for no GPU yet: the library is in it and armed, its answers are not seen yet", agent.label));
+    }
+  }
+
+  void await_ready() {
+    for (const auto& agent : report_.agents) {
+      const bool started = operation_.engine->loaded_agents().contains(agent.goal.label);
+      if (const auto how = lumelift::await_ready(*operation_.link, agent.goal, agent.proof.pid, started ? log_marks_ : LogMarks{})) {
+        console().step("ready", fmt::format("{}: {}", agent.goal.label, *how));
+      }
     }
   }
 
@@ -203,6 +239,7 @@ class Unlock {
       if (const auto hash = operation_.engine->hashes().find(file.path); hash != operation_.engine->hashes().end()) { file.state.sha256 = hash->second; }
     }
     report_.files = goal_.files;
+    report_.library = to_json(input_.library);
     report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
     report_.preference = operation_.host.preference(feature_level_key());
     report_.total = watch_.elapsed();
@@ -227,7 +264,8 @@ class Unlock {
   Operation operation_;
   HostView view_;
   GuestGoal goal_;
-  AgentGlimpse glimpse_;   ///< of the agent before anything was done about it
+  std::vector<AgentGlimpse> glimpses_;   ///< of each agent before anything was done about it
+  LogMarks log_marks_;
   std::optional<RunId> run_;
   UnlockReport report_;
 };

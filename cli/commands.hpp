@@ -40,6 +40,12 @@ struct TargetOptions {
   int timeout_s = 180;  ///< from starting the VM until its guest answers
 };
 
+/// A library that the user brings instead of ours; see cli/library.hpp.
+struct LibraryOptions {
+  std::vector<std::filesystem::path> files;     ///< one, or thin ones to be joined; empty: our own
+  std::vector<std::string> accepted;            ///< SHA-256 of each that is not a published release
+};
+
 /// One function per subcommand; each returns the exit status of the process and throws Error for failures.
 
 struct InspectOptions {
@@ -82,6 +88,7 @@ struct UnlockOptions {
   std::optional<std::filesystem::path> workload;
   std::string restart = "auto";            ///< auto, always, never
   std::string host_preference = "set";     ///< set, keep
+  LibraryOptions library;
   bool dry_run = false;
   bool install_key = false;                ///< put a key of lumelift's own into the guest's authorized_keys
   bool verify = false;                     ///< read large files in the guest again, whatever its manifest says
@@ -130,6 +137,7 @@ struct RunOptions {
   bool allow_stock = false;                ///< a process that did not get the library is fine
   bool force = false;                      ///< in spite of the verdict
   bool inherit = false;                    ///< children get the library too
+  LibraryOptions library;
   std::vector<std::string> variables;      ///< "NAME=VALUE"
   std::string folder;                      ///< working directory in the guest; empty: home
   std::string terminal_type;               ///< TERM of the caller; empty: no terminal is asked for
@@ -146,11 +154,48 @@ struct CopyOptions {
 };
 [[nodiscard]] int run_copy(Context& context, const CopyOptions& options);
 
+struct ExplainOptions {
+  TargetOptions target;                    ///< vm empty: a trace file is explained
+  std::string profile = "tested";
+  std::optional<std::filesystem::path> trace;
+  std::string runtime;                     ///< row of the table; empty: recognised by the program
+  std::vector<std::string> variables;      ///< as for run
+  std::string folder;
+  std::vector<std::string> command;
+};
+[[nodiscard]] int run_explain(Context& context, const ExplainOptions& options);
+
+struct AblateOptions {
+  TargetOptions target;
+  std::string profile = "tested";
+  std::vector<std::string> variables;      ///< as for run
+  std::string folder;
+  std::vector<std::string> command;        ///< may be empty: only the answers are compared
+};
+[[nodiscard]] int run_ablate(Context& context, const AblateOptions& options);
+
 struct VerifyOptions {
   TargetOptions target;
   bool self_test = false;                  ///< show that the process check refuses a stock process
 };
 [[nodiscard]] int run_verify(Context& context, const VerifyOptions& options);
+
+struct AgentsOptions {
+  TargetOptions target;
+  std::string action = "list";             ///< list, start, stop, restart, rotate, logs, remove
+  std::string label;                       ///< empty for list
+  bool follow = false;                     ///< logs: as in LogsOptions
+  std::string since;
+};
+[[nodiscard]] int run_agents(Context& context, const AgentsOptions& options);
+
+struct LogsOptions {
+  TargetOptions target;
+  std::string label;
+  bool follow = false;
+  std::string since;                       ///< "15m"; empty: all
+};
+[[nodiscard]] int run_logs(Context& context, const LogsOptions& options);
 
 struct BenchOptions {
   TargetOptions target;

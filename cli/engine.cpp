@@ -229,7 +229,7 @@ void Engine::set(const SetAgent& step, Side side) {
   const AgentState want = side == Side::after ? step.after : step.before;
   const AgentState other = side == Side::after ? step.before : step.after;
   if (want == AgentState::loaded) {
-    loaded_agent_ = guest.bootstrap(step.domain, step.label, step.plist, Deadline::in(tool));
+    loaded_agents_[step.label] = guest.bootstrap(step.domain, step.label, step.plist, Deadline::in(tool));
   } else if (want == AgentState::disabled) {
     guest.disable(step.domain, step.label);
   } else if (other == AgentState::disabled) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,6 +49,9 @@ class Engine {
   /// Undoes the given runs, newest first, by looking. Steps of power that a stock VM no longer needs are let be.
   [[nodiscard]] UndoReport undo(std::vector<RunRecord> runs, Restart restart);
 
+  /// Undoes only the steps that `belongs` names, newest first, by looking; the runs stay what they are.
+  [[nodiscard]] UndoReport undo_steps(std::vector<RunRecord> runs, const std::function<bool(const Step&)>& belongs);
+
   /// Marks steps of power that a stock VM does not need taken back: of a VM that is off by now, or whose restart would change
   /// nothing. Only for committed runs: after a crash, power is part of what has to be put right. undo() does this itself; a
   /// caller that starts the VM for the undo does it before.
@@ -57,8 +61,8 @@ class Engine {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// What stopping and starting the VM took; not part of our own time.
   [[nodiscard]] sys::Milliseconds vm_time() const { return vm_time_; }
-  /// The agent as it was seen when this engine loaded it; nothing when it did not.
-  [[nodiscard]] const std::optional<AgentGlimpse>& loaded_agent() const { return loaded_agent_; }
+  /// The agents that this engine loaded, by label, as they were seen then.
+  [[nodiscard]] const std::map<std::string, AgentGlimpse>& loaded_agents() const { return loaded_agents_; }
   /// SHA-256 by guest path of the large files that this engine sent and that had none before.
   [[nodiscard]] const std::map<std::string, std::string>& hashes() const { return hashes_; }
   /// Time since this engine started the VM; nothing when it did not.
@@ -92,7 +96,9 @@ class Engine {
   void send(RunId run, int position, PutFile step);
   void apply_group(RunId run, const std::vector<Step>& group, const std::vector<Look>& looks);
   void apply_preference(RunId run, SetPreference step);
-  void undo_run(const RunRecord& run, UndoReport& report);
+  using Belongs = std::function<bool(const Step&)>;
+  void settle_agents(const std::vector<RunRecord>& newest_first, const Belongs& belongs);
+  void undo_run(const RunRecord& run, const Belongs& belongs, UndoReport& report);
   void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);
   void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
   void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
@@ -109,7 +115,7 @@ class Engine {
   Console& console_;
   Patience patience_;
   std::vector<std::string> warnings_;
-  std::optional<AgentGlimpse> loaded_agent_;
+  std::map<std::string, AgentGlimpse> loaded_agents_;
   std::map<std::string, std::string> hashes_;
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM

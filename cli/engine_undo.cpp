@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/engine.hpp"
 
@@ -184,13 +185,15 @@ bool Engine::lost(const Error& error) {
   return connection_lost_ = true;
 }
 
-void Engine::undo_run(const RunRecord& run, UndoReport& report) {
+void Engine::undo_run(const RunRecord& run, const Belongs& belongs, UndoReport& report) {
   std::vector<StepRecord> records;
   std::vector<Step> steps;
   for (const auto& record : journal_.steps(run.id)) {
     if (!pending(record)) { continue; }
+    Step step = step_from_json(record.body);
+    if (belongs && !belongs(step)) { continue; }
     records.insert(records.begin(), record);
-    steps.insert(steps.begin(), step_from_json(record.body));
+    steps.insert(steps.begin(), std::move(step));
   }
   // Undoing goes by looking, so a journal that takes no more words is no reason to leave the world changed.
   const auto note_run = [&](RunState state) {
@@ -201,7 +204,7 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
       report.unrecorded = error.message();
     }
   };
-  note_run(RunState::undoing);
+  if (!belongs) { note_run(RunState::undoing); }
   for (std::size_t at = 0; at < steps.size();) {
     std::size_t end = at + 1;
     while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) { ++end; }
@@ -209,6 +212,7 @@ void Engine::undo_run(const RunRecord& run, UndoReport& report) {
     undo_group({records.begin() + from, records.begin() + to}, {steps.begin() + from, steps.begin() + to}, report);
     at = end;
   }
+  if (belongs) { return; }
   const auto after = journal_.steps(run.id);
   const bool left = std::any_of(after.begin(), after.end(), pending);
   note_run(left ? RunState::partial : RunState::undone);
@@ -240,6 +244,29 @@ void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
   }
 }
 
+/// An agent that was unloaded for a while and is to be gone in the end is not loaded once more on the way.
+void Engine::settle_agents(const std::vector<RunRecord>& newest_first, const Belongs& belongs) {
+  std::vector<std::pair<StepRecord, SetAgent>> unloadings;
+  for (const auto& run : newest_first) {
+    auto records = journal_.steps(run.id);
+    std::reverse(records.begin(), records.end());
+    for (const auto& record : records) {
+      const Step step = step_from_json(record.body);
+      const auto* agent = std::get_if<SetAgent>(&step);
+      if (agent == nullptr || !pending(record) || (belongs && !belongs(step))) { continue; }
+      if (agent->before == AgentState::loaded) {
+        unloadings.emplace_back(record, *agent);
+        continue;
+      }
+      std::erase_if(unloadings, [&](const auto& later) {
+        if (later.second.label != agent->label || agent->after != AgentState::loaded) { return false; }
+        journal_.mark(later.first.run, later.first.position, StepState::undone);
+        return true;
+      });
+    }
+  }
+}
+
 UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   UndoReport report;
   guest_gone_ = connection_lost_ = false;
@@ -252,15 +279,29 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   } catch (const Error& error) {
     report.failed.push_back("the VM's power: " + error.message());
   }
+  try {
+    settle_agents(runs, {});
+  } catch (const Error& error) {
+    report.failed.push_back("the record of it: " + error.message());
+  }
   const std::size_t told = report.failed.size();
-  for (const auto& run : runs) { undo_run(run, report); }
+  for (const auto& run : runs) { undo_run(run, {}, report); }
   // A guest whose VM was off, and which the undo of its power brought back, can be put right now.
   const bool came_back = guest_gone_ && report.restarted && link_.connected();
   if (connection_lost_ || came_back) {
     report.failed.resize(told);
     guest_gone_ = false;
-    for (const auto& run : runs) { undo_run(run, report); }
+    for (const auto& run : runs) { undo_run(run, {}, report); }
   }
+  return report;
+}
+
+UndoReport Engine::undo_steps(std::vector<RunRecord> runs, const Belongs& belongs) {
+  UndoReport report;
+  guest_gone_ = false;
+  std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
+  settle_agents(runs, belongs);
+  for (const auto& run : runs) { undo_run(run, belongs, report); }
   return report;
 }
 

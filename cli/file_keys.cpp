@@ -48,12 +48,27 @@ constexpr std::array copy_keys = {
     FileKey{"to", Type::string, Need::optional,
             "Path in the guest, relative to the workload's folder; default: the same name"},
 };
-constexpr std::array workload_keys = {
-    FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
-    FileKey{"name", Type::string, Need::required, "Names its folder in the guest: ~/.local/share/lumelift/NAME", 0, 64,
-            name_pattern},
-    FileKey{"label", Type::string, Need::optional, "Label of the LaunchAgent; default: io.lumelift.NAME", 0, 128,
-            label_pattern},
+constexpr std::array ready_keys = {
+    FileKey{"port", Type::number, Need::optional, "TCP port of the guest that the program itself listens on", 1,
+            65535},
+    FileKey{"log", Type::text, Need::optional, "Part of a line that the program prints"},
+    FileKey{"command", Type::texts, Need::optional,
+            "Command of the guest that succeeds, its program absolute or beginning with ~/"},
+    FileKey{"within", Type::number, Need::optional, "Seconds after which it counts as failed", 1, 3600},
+};
+
+template <std::size_t N, std::size_t M>
+constexpr auto joined(const std::array<FileKey, N>& first, const std::array<FileKey, M>& second) {
+  std::array<FileKey, N + M> out{first[0]};
+  std::copy(first.begin(), first.end(), out.begin());
+  std::copy(second.begin(), second.end(), out.begin() + N);
+  return out;
+}
+
+// What describes one program, whether it is the workload's only one or one of its agents.
+constexpr std::array program_keys = {
+    FileKey{"label", Type::string, Need::optional, "Label of the LaunchAgent; default: io.lumelift.NAME, of an agent io.lumelift.WORKLOAD.NAME",
+            0, 128, label_pattern},
     FileKey{"executable",
             Type::string_or_object,
             Need::required,
@@ -76,15 +91,40 @@ constexpr std::array workload_keys = {
             log_keys},
     FileKey{"keep_alive", Type::boolean, Need::optional, "launchd starts the program again when it ends"},
     FileKey{"inherit", Type::boolean, Need::optional, "Children of the program get the library too"},
-    FileKey{"files",
-            Type::objects,
+    FileKey{"ready",
+            Type::object,
             Need::optional,
-            "What is copied into the guest beside the program",
+            "What unlock waits for once the program runs: exactly one of port, log and command",
             0,
             0,
             {},
-            copy_keys},
+            ready_keys},
 };
+constexpr auto agent_keys =
+    joined(std::array{FileKey{"name", Type::string, Need::required, "Name of the agent", 0, 64, name_pattern}}, program_keys);
+constexpr auto workload_keys = joined(
+    std::array{
+        FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
+        FileKey{"name", Type::string, Need::required, "Names its folder in the guest: ~/.local/share/lumelift/NAME", 0,
+                64, name_pattern},
+        FileKey{"files",
+                Type::objects,
+                Need::optional,
+                "What is copied into the guest beside the programs",
+                0,
+                0,
+                {},
+                copy_keys},
+        FileKey{"agents",
+                Type::objects,
+                Need::optional,
+                "Several programs instead of the one that the keys below describe",
+                0,
+                0,
+                {},
+                agent_keys},
+    },
+    program_keys);
 
 // Names of options; see cli/settings.hpp.
 constexpr std::array settings_keys = {
@@ -108,7 +148,7 @@ constexpr std::array settings_keys = {
 
 constexpr std::array formats = {
     FileFormat{"profile", "lumelift profile: what the library answers in the guest", profile_keys},
-    FileFormat{"workload", "lumelift workload: one program that runs with the library in it", workload_keys},
+    FileFormat{"workload", "lumelift workload: programs that run with the library in them", workload_keys, "agents"},
     FileFormat{"settings", "lumelift settings: values for options that were not given", settings_keys},
 };
 
@@ -181,6 +221,19 @@ json shape(const FileKey& key) {
   return out;
 }
 
+/// The required keys of that list's objects are required in its absence, and none of their keys stands beside it.
+json with_alternative(json object, const FileFormat& format) {
+  const FileKey& list = key_of(format.keys, format.instead);
+  json one = {{"required", json::array()}}, several = {{"required", {list.name}}};
+  for (const auto& key : list.keys) {
+    if (!object["properties"].contains(std::string(key.name)) || key.name == "name") { continue; }
+    if (key.need == Need::required) { one["required"].push_back(key.name); std::erase(object["required"].get_ref<json::array_t&>(), json(key.name)); }
+    several["properties"][std::string(key.name)] = false;
+  }
+  object["oneOf"] = {one, several};
+  return object;
+}
+
 }  // namespace
 
 const FileFormat& profile_format() {
@@ -207,6 +260,9 @@ const FileKey& key_of(std::span<const FileKey> keys, std::string_view name) {
 std::string json_schema(const FileFormat& format) {
   json out = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", format.title}};
   out.update(object_of(format.keys));
+  if (!format.instead.empty()) {
+    out = with_alternative(std::move(out), format);
+  }
   return out.dump(2) + "\n";
 }
 

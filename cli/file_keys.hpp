@@ -35,6 +35,7 @@ struct FileKey {
 struct FileFormat {
   std::string_view name, title;
   std::span<const FileKey> keys;
+  std::string_view instead = {};  ///< a list of objects that may stand in place of those keys of it that the file has too
 };
 [[nodiscard]] const FileFormat& profile_format();
 [[nodiscard]] const FileFormat& workload_format();

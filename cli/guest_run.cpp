@@ -87,6 +87,23 @@ std::string fresh_token() {
   return fmt::format("{:08x}{:08x}", source(), source());
 }
 
+std::vector<std::pair<std::string, std::string>> variables_from(const std::vector<std::string>& given) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& word : given) {
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const bool plain = !name.empty() && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
+    if (equals == word.npos || !plain || (name[0] >= '0' && name[0] <= '9')) {
+      throw Error(ErrorKind::usage, "variable-invalid", fmt::format("'{}' is no NAME=VALUE", word)).fix("example: --env GGML_METAL_NO_RESIDENCY=1");
+    }
+    if (name.starts_with("DYLD_") || name.starts_with("LUMELIFT_") || name.starts_with("LUME_METAL_")) {
+      throw Error(ErrorKind::usage, "variable-reserved", fmt::format("{} is set by lumelift itself, or kept out of the program", name));
+    }
+    out.emplace_back(name, word.substr(equals + 1));
+  }
+  return out;
+}
+
 std::string launch_line(const Launch& launch, const std::string& token) {
   check_words(launch);
   std::vector<std::string> words{"/bin/sh", "-c", std::string(launch_script), "lumelift", launch.folder, token};

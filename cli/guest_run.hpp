@@ -21,6 +21,9 @@ struct Launch {
   std::string folder;                ///< working directory; empty: the guest's home
 };
 
+/// "NAME=VALUE" words of a user. Throws Error "variable-invalid", "variable-reserved" (usage).
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> variables_from(const std::vector<std::string>& words);
+
 /// The command line for the guest's login shell. It first prints a mark that names the pid, then becomes the program through
 /// `env`, so that no shell stands in between that would strip the variables. Pure. Throws Error "program-unusable" (usage).
 [[nodiscard]] std::string launch_line(const Launch& launch, const std::string& token);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
+#include <memory>
 
 #include "cli/verdict.hpp"
 #include "host/sys/error.hpp"
@@ -88,11 +90,13 @@ void check_model(const Source& source) {
       .fix("download it again; a web page or the pointer of a large-file store may have been saved instead");
 }
 
-/// Where on this Mac the workload's program comes from; nothing when it is in the guest already.
-const Source* program_of(const Workload& workload, const std::vector<Source>& sources) {
-  const auto found = std::find_if(sources.begin(), sources.end(), [&](const Source& s) { return s.to == workload.executable; });
-  return found == sources.end() ? nullptr : &*found;
+std::string placed(const std::string& path, const std::string& home, const std::string& own) {
+  if (path.starts_with("~/")) { return home + path.substr(1); }
+  return path.starts_with("/") ? path : own + "/" + path;
 }
+
+// Stands for the guest's home until it is known; nothing of this Mac lies there.
+constexpr const char* unknown_home = "/Users/~";
 
 }  // namespace
 
@@ -115,26 +119,66 @@ std::vector<Source> load_kit(const fs::path& libexec) {
   return {kit_file(libexec, library_name, &library_defects), kit_file(libexec, probe_name, &probe_defects)};
 }
 
+FileView copied_layout(const Workload& workload, const std::vector<Source>& sources, const std::string& home, FileView beneath) {
+  const std::string own = guest_root(home) + "/" + workload.name;
+  auto copied = std::make_shared<std::map<std::string, const Source*>>();
+  auto kept = std::make_shared<std::vector<Source>>(sources);
+  for (const auto& source : *kept) { copied->emplace(placed(source.to, home, own), &source); }
+  FileView view;
+  view.look = [copied, kept, own, beneath](const std::string& path) -> PathLook {
+    if (const auto found = copied->find(path); found != copied->end()) { return {EntryKind::file, 0755, {}}; }
+    const auto under = copied->lower_bound(path + "/");
+    if (under != copied->end() && under->first.starts_with(path + "/")) { return {EntryKind::folder, 0755, {}}; }
+    return path.starts_with(own + "/") ? PathLook{} : beneath.look(path);
+  };
+  view.read = [copied, kept, beneath](const std::string& path) {
+    const auto found = copied->find(path);
+    return found == copied->end() ? beneath.read(path) : host_files().read(found->second->file.string());
+  };
+  return view;
+}
+
+std::vector<std::string> judge_agents(const Workload& workload, const FileView& files, const std::string& home, InjectionTerms terms, Absent absent) {
+  std::vector<std::string> remarks;
+  const auto remark = [&](const std::string& text) {
+    if (std::find(remarks.begin(), remarks.end(), text) == remarks.end()) { remarks.push_back(text); }
+  };
+  const std::string own = guest_root(home) + "/" + workload.name;
+  for (const auto& agent : workload.agents) {
+    const std::string path = placed(agent.executable, home, own);
+    if (agent.executable.empty()) { continue; }
+    if (files.look(path).kind == EntryKind::missing) {
+      if (path.starts_with(own + "/")) {
+        throw invalid(fmt::format("no file of the workload goes to '{}', which is to be run", agent.executable)).fix("name it under 'files', or its place in the guest");
+      }
+      if (absent == Absent::skipped) { continue; }
+      throw Error(ErrorKind::usage, "workload-not-injectable", fmt::format("'{}' is not there in the guest", path)).fix("copy it along: executable: { host: FILE }");
+    }
+    terms.inherit = agent.inherit;
+    const InjectionVerdict verdict = injection_verdict(examine({path}, files), terms);
+    const std::string text = fmt::format("'{}': {}: {}", agent.executable, name_of(verdict.outcome), verdict.reason);
+    // What is too large to be fetched from the guest is left to its receipt.
+    if (!verdict.acceptable() && !(absent == Absent::refused && verdict.outcome == InjectionOutcome::unreadable)) {
+      throw Error(ErrorKind::usage, "workload-not-injectable", text).fix(verdict.remedy);
+    }
+    if (!verdict.acceptable()) { remark(text); }
+    for (const auto& note : verdict.notes) { remark(note); }
+  }
+  return remarks;
+}
+
 std::vector<std::string> preflight(const Workload& workload, const std::vector<Source>& sources, const std::vector<Source>& kit) {
+  for (const auto& source : sources) { check_model(source); }
   InjectionTerms terms;
   terms.library_slices = slices_of(sys::read_file(kit.front().file, kit_cap));
-  terms.inherit = workload.inherit;
-  std::vector<std::string> remarks;
-  for (const auto& source : sources) { check_model(source); }
-  const bool own_arm64e = std::find(terms.library_slices.begin(), terms.library_slices.end(), Cpu::arm64e) != terms.library_slices.end();
-  if (workload.inherit && !own_arm64e) {
-    remarks.push_back("inherit: true, and the library has no arm64e slice: with SIP off in the guest, dyld kills every system tool that this program starts");
-  }
-  const Source* program = program_of(workload, sources);
-  if (program == nullptr) { return remarks; }
-  const InjectionVerdict verdict = injection_verdict(examine({program->file.string()}, host_files()), terms);
-  if (!verdict.acceptable()) {
-    throw Error(ErrorKind::usage, "workload-not-injectable",
-                fmt::format("'{}': {}: {}", program->file.string(), name_of(verdict.outcome), verdict.reason))
-        .fix(verdict.remedy);
-  }
-  remarks.insert(remarks.end(), verdict.notes.begin(), verdict.notes.end());
-  return remarks;
+  // Only what is copied and what this Mac has: a program of the guest is judged when it can be seen.
+  FileView files = copied_layout(workload, sources, unknown_home, host_files());
+  Workload copied = workload;
+  std::erase_if(copied.agents, [&](const WorkloadAgent& agent) {
+    return std::none_of(sources.begin(), sources.end(), [&](const Source& source) { return source.to == agent.executable; }) &&
+           (agent.executable.starts_with("/") || agent.executable.starts_with("~/"));
+  });
+  return judge_agents(copied, files, unknown_home, terms, Absent::skipped);
 }
 
 }  // namespace lumelift

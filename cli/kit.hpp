@@ -6,6 +6,7 @@
 
 #include "cli/plan.hpp"
 #include "cli/profile.hpp"
+#include "cli/verdict.hpp"
 
 namespace lumelift {
 
@@ -19,8 +20,19 @@ enum class LargeFiles { hashed, unhashed };
 /// Throws Error "workload-invalid" (a link that leads out, a special file), "file-unreadable"; usage.
 [[nodiscard]] std::vector<Source> gather(const Workload& workload, LargeFiles large = LargeFiles::hashed);
 
-/// Refuses a workload executable that injection cannot work for, as far as its host file tells; returns remarks worth a
-/// warning. Throws Error "workload-not-injectable" with reason and remedy; usage.
+/// The workload's files as they will lie in the guest, with `home` as its user's home, over what `beneath` shows elsewhere.
+/// Nothing but them is in the workload's own folder.
+[[nodiscard]] FileView copied_layout(const Workload& workload, const std::vector<Source>& sources, const std::string& home, FileView beneath);
+
+/// Refuses an agent's program that injection cannot work for, as it will lie in the guest; returns remarks worth a warning.
+/// `files` as copied_layout() makes them; a program that is neither copied nor there is passed over under Absent::skipped.
+/// Throws Error "workload-not-injectable" with reason and remedy, "workload-invalid"; usage.
+enum class Absent { skipped, refused };
+[[nodiscard]] std::vector<std::string> judge_agents(const Workload& workload, const FileView& files, const std::string& home,
+                                                    InjectionTerms terms, Absent absent);
+
+/// What can be told before anybody has logged in: models are models, and the copied programs can be injected with the files
+/// that are copied along. Throws what judge_agents() throws.
 [[nodiscard]] std::vector<std::string> preflight(const Workload& workload, const std::vector<Source>& sources,
                                                  const std::vector<Source>& kit);
 

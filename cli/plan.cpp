@@ -63,6 +63,41 @@ void check_distinct(const GuestGoal& goal) {
   }
 }
 
+/// Where an agent of the workload in folder `own` stands and what it leaves there.
+GuestGoal::Agent agent_goal(const WorkloadAgent& agent, const std::string& own, const GuestFacts& facts) {
+  const std::string run = own + "/run/" + (agent.name.empty() ? "" : agent.name + ".");
+  GuestGoal::Agent out;
+  out.domain = facts.domain();
+  out.label = agent.label;
+  out.plist = facts.home + "/Library/LaunchAgents/" + agent.label + ".plist";
+  out.receipt = run + "receipt.json";
+  out.command = {absolute(agent.executable, facts.home, own)};
+  for (const auto& argument : agent.arguments) { out.command.push_back(expanded(argument, facts.home)); }
+  out.stdout_log = agent.stdout_log.empty() ? run + "stdout.log" : absolute(agent.stdout_log, facts.home, own);
+  out.stderr_log = agent.stderr_log.empty() ? run + "stderr.log" : absolute(agent.stderr_log, facts.home, own);
+  out.ready = agent.ready;
+  for (auto& word : out.ready.command) { word = expanded(word, facts.home); }
+  return out;
+}
+
+AgentSpec agent_spec(const Profile& profile, const WorkloadAgent& agent, const GuestGoal::Agent& at, const std::string& library,
+                     const std::string& own, const GuestFacts& facts) {
+  AgentSpec spec;
+  spec.label = at.label;
+  spec.arguments = at.command;
+  spec.environment = profile_environment(profile);
+  spec.environment.insert(spec.environment.begin(), {"DYLD_INSERT_LIBRARIES", library});
+  spec.environment.emplace_back("LUMELIFT_RECEIPT", at.receipt);
+  if (!agent.inherit) { spec.environment.emplace_back("LUMELIFT_INHERIT", "0"); }
+  for (const auto& [name, value] : agent.environment) { spec.environment.emplace_back(name, expanded(value, facts.home)); }
+  spec.working_directory = agent.working_directory.empty() ? own : absolute(agent.working_directory, facts.home, own);
+  spec.stdout_path = at.stdout_log;
+  spec.stderr_path = at.stderr_log;
+  spec.keep_alive = agent.keep_alive;
+  spec.any_session = at.domain.starts_with("user/");
+  return spec;
+}
+
 }  // namespace
 
 bool in_guest(const Step& step) {
@@ -169,50 +204,30 @@ GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& work
   if (!workload) { return goal; }
 
   const std::string own = root + "/" + workload->name;
-  const std::string run = own + "/run";
-  const std::string program = absolute(workload->executable, facts.home, own);
+  std::set<std::string> programs;
+  for (const auto& agent : workload->agents) { programs.insert(absolute(agent.executable, facts.home, own)); }
   add_folder(goal, known, own, facts.home, 0755);
-  add_folder(goal, known, run, facts.home, 0700, true);
+  add_folder(goal, known, own + "/run", facts.home, 0700, true);
   for (const auto& source : sources) {
     const std::string path = absolute(source.to, facts.home, own);
     if (!path.starts_with(facts.home + "/")) {
       throw Error(ErrorKind::usage, "workload-invalid", fmt::format("'{}' would be written to {}, outside the guest user's home", source.file.string(), path))
           .fix("use a relative destination, or one beginning with ~/");
     }
-    add_file(source, path, path == program ? 0755 : source.state.mode);
+    add_file(source, path, programs.contains(path) ? 0755 : source.state.mode);
   }
 
-  GuestGoal::Agent agent;
-  agent.domain = facts.domain();
-  agent.label = workload->label;
-  agent.plist = facts.home + "/Library/LaunchAgents/" + workload->label + ".plist";
-  agent.receipt = run + "/receipt.json";
-  agent.command = {program};
-  for (const auto& argument : workload->arguments) { agent.command.push_back(expanded(argument, facts.home)); }
-  agent.stdout_log = workload->stdout_log.empty() ? run + "/stdout.log" : absolute(workload->stdout_log, facts.home, own);
-  agent.stderr_log = workload->stderr_log.empty() ? run + "/stderr.log" : absolute(workload->stderr_log, facts.home, own);
-  for (const auto& log : {agent.stdout_log, agent.stderr_log}) {
-    if (log.starts_with(facts.home + "/")) { add_folder(goal, known, std::filesystem::path(log).parent_path().string(), facts.home, 0755); }
+  for (const auto& agent : workload->agents) {
+    goal.agents.push_back(agent_goal(agent, own, facts));
+    for (const auto& log : {goal.agents.back().stdout_log, goal.agents.back().stderr_log}) {
+      if (log.starts_with(facts.home + "/")) { add_folder(goal, known, std::filesystem::path(log).parent_path().string(), facts.home, 0755); }
+    }
   }
-
-  AgentSpec spec;
-  spec.label = agent.label;
-  spec.arguments = agent.command;
-  spec.environment = profile_environment(profile);
-  spec.environment.insert(spec.environment.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
-  spec.environment.emplace_back("LUMELIFT_RECEIPT", agent.receipt);
-  if (!workload->inherit) { spec.environment.emplace_back("LUMELIFT_INHERIT", "0"); }
-  for (const auto& [name, value] : workload->environment) { spec.environment.emplace_back(name, expanded(value, facts.home)); }
-  spec.working_directory = workload->working_directory.empty() ? own : absolute(workload->working_directory, facts.home, own);
-  spec.stdout_path = agent.stdout_log;
-  spec.stderr_path = agent.stderr_log;
-  spec.keep_alive = workload->keep_alive;
-  spec.any_session = agent.domain.starts_with("user/");
-  const std::string plist = render_agent(agent_skeleton, spec);
-
   add_folder(goal, known, facts.home + "/Library/LaunchAgents", facts.home, 0755);
-  goal.files.push_back({agent.plist, {}, plist, {sys::sha256(plist), 0644, plist.size()}});
-  goal.agent = agent;
+  for (std::size_t i = 0; i < goal.agents.size(); ++i) {
+    const std::string plist = render_agent(agent_skeleton, agent_spec(profile, workload->agents[i], goal.agents[i], goal.library, own, facts));
+    goal.files.push_back({goal.agents[i].plist, {}, plist, {sys::sha256(plist), 0644, plist.size()}});
+  }
   // A cache of checksums; it goes with the rest when it was not there before.
   if (std::any_of(goal.files.begin(), goal.files.end(), [](const GuestGoal::File& file) { return file.state.size >= large_file; })) {
     add_folder(goal, known, fmt::format("{}/{}", facts.home, Manifest::folder), facts.home, 0700, true);
@@ -248,39 +263,49 @@ void check_file(const GuestGoal::File& file, const PathSeen& seen) {
 }  // namespace
 
 Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<PathSeen>& seen,
-                const std::optional<AgentSeen>& agent, const GuestFacts& facts) {
+                const std::vector<AgentSeen>& agents, const GuestFacts& facts) {
   Plan plan;
   plan.vm = vm;
   std::vector<Step> files;
+  std::set<std::string> changed_plists;
   for (std::size_t i = 0; i < goal.folders.size(); ++i) {
     const auto& folder = goal.folders[i];
     check_folder(folder, seen.at(i), facts);
     if (seen[i].kind == PathKind::absent) { plan.steps.push_back(MakeFolder{folder.path, folder.mode, folder.with_content}); }
   }
+  const auto is_plist = [&](const std::string& path) {
+    return std::any_of(goal.agents.begin(), goal.agents.end(), [&](const GuestGoal::Agent& agent) { return agent.plist == path; });
+  };
+  bool changed = false;
   for (std::size_t i = 0; i < goal.files.size(); ++i) {
     const auto& file = goal.files[i];
     const PathSeen& now = seen.at(goal.folders.size() + i);
     check_file(file, now);
-    if (now.file != file.state) { files.push_back(PutFile{file.path, file.source, now.file, file.state, file.content}); }
+    if (now.file == file.state) { continue; }
+    files.push_back(PutFile{file.path, file.source, now.file, file.state, file.content});
+    if (is_plist(file.path)) {
+      changed_plists.insert(file.path);
+    } else {
+      changed = true;
+    }
   }
-  if (!goal.agent || !agent) {
-    plan.steps.insert(plan.steps.end(), files.begin(), files.end());
-    return plan;
+  std::vector<Step> loads;
+  for (std::size_t i = 0; i < goal.agents.size(); ++i) {
+    const auto& want = goal.agents[i];
+    const AgentSeen& now = agents.at(i);
+    if (now.loaded && !now.path.empty() && now.path != want.plist) {
+      throw Error(ErrorKind::failed, "agent-label-taken",
+                  fmt::format("the label {} is loaded from {}, which lumelift did not install", want.label, now.path))
+          .fix("give the workload another 'label'");
+    }
+    const bool alive = now.loaded && now.pid.has_value();
+    const bool reload = now.loaded && (changed || changed_plists.contains(want.plist) || !alive);
+    if (reload) { plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::loaded, AgentState::unloaded}); }
+    if (now.disabled) { loads.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::disabled, AgentState::unloaded}); }
+    if (!now.loaded || reload) { loads.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::unloaded, AgentState::loaded}); }
   }
-  const auto& want = *goal.agent;
-  if (agent->loaded && !agent->path.empty() && agent->path != want.plist) {
-    throw Error(ErrorKind::failed, "agent-label-taken",
-                fmt::format("the label {} is loaded from {}, which lumelift did not install", want.label, agent->path))
-        .fix("give the workload another 'label'");
-  }
-  const bool alive = agent->loaded && agent->pid.has_value();
-  const bool reload = agent->loaded && (!files.empty() || !alive);
-  if (reload) { plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::loaded, AgentState::unloaded}); }
   plan.steps.insert(plan.steps.end(), files.begin(), files.end());
-  if (agent->disabled) { plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::disabled, AgentState::unloaded}); }
-  if (!agent->loaded || reload) {
-    plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::unloaded, AgentState::loaded});
-  }
+  plan.steps.insert(plan.steps.end(), loads.begin(), loads.end());
   return plan;
 }
 

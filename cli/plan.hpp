@@ -107,11 +107,13 @@ struct GuestGoal {
     std::string domain, label, plist, receipt;
     std::vector<std::string> command;
     std::string stdout_log, stderr_log;
+    Readiness ready;            ///< its command's paths absolute
   };
   std::vector<Folder> folders;  ///< parents first
-  std::vector<File> files;      ///< the plist, where there is one, last
-  std::optional<Agent> agent;
+  std::vector<File> files;      ///< the agents' plists last, in the order of `agents`
+  std::vector<Agent> agents;
   std::string library, probe, probe_receipt;   ///< absolute guest paths
+  bool receipts = true;         ///< the library writes them; one that a user brought does not
 
   /// All paths, folders first: what has to be looked at.
   [[nodiscard]] std::vector<std::string> paths() const;
@@ -120,11 +122,12 @@ struct GuestGoal {
 [[nodiscard]] GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& workload, const std::vector<Source>& kit,
                                    const std::vector<Source>& sources, const GuestFacts& facts, std::string_view agent_skeleton);
 
-/// `seen` in the order of goal.paths(); `agent` as launchd sees the label. Throws Error "guest-path-unsafe" where something
+/// `seen` in the order of goal.paths(); `agents` in the order of goal.agents, as launchd sees the labels. A changed file of the
+/// workload restarts all of its agents, a changed plist only its own. Throws Error "guest-path-unsafe" where something
 /// else than a file or folder is in the way, "agent-label-taken" when the label was loaded from another plist,
 /// "agent-folder-unsafe" for LaunchAgents of another owner or writable by others.
 [[nodiscard]] Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<PathSeen>& seen,
-                              const std::optional<AgentSeen>& agent, const GuestFacts& facts);
+                              const std::vector<AgentSeen>& agents, const GuestFacts& facts);
 
 /// What has to be done so that `key`, a line of authorized_keys, stands in the guest; nothing when it does. `ssh_folder` is what stands
 /// at ~/.ssh. Throws Error "guest-path-unsafe".

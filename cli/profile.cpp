@@ -63,7 +63,7 @@ fs::path host_path(const YamlValue& value, const fs::path& base) {
   return path.lexically_normal();
 }
 
-void read_environment(const YamlValue& map, Workload& workload) {
+void read_environment(const YamlValue& map, WorkloadAgent& agent) {
   for (const auto& [key, value] : map.entries()) {
     const std::string name = key.string();
     const bool shape = !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
@@ -72,31 +72,92 @@ void read_environment(const YamlValue& map, Workload& workload) {
     if (name.starts_with("DYLD_") || name.starts_with("LUMELIFT_") || name.starts_with("LUME_METAL_")) {
       throw key.problem(fmt::format("'{}' is set by lumelift itself; the profile says what the library answers", name));
     }
-    workload.environment.emplace_back(name, value.text());
+    agent.environment.emplace_back(name, value.text());
   }
 }
 
-void read_executable(const YamlValue& value, const fs::path& base, Workload& workload) {
-  if (value.is_scalar()) {
-    workload.executable = guest_path(value, false);
-    return;
-  }
-  value.expect_keys(key_of(workload_format().keys, "executable").keys);
+/// Several agents may start one file.
+void add_copy(std::vector<FileCopy>& files, FileCopy copy) {
+  if (std::find(files.begin(), files.end(), copy) == files.end()) { files.push_back(std::move(copy)); }
+}
+
+const FileKey& workload_key(std::string_view name) { return key_of(workload_format().keys, name); }
+
+/// `copied_elsewhere`: a relative path in the guest may mean what the workload's files bring there.
+std::string read_executable(const YamlValue& value, const fs::path& base, bool copied_elsewhere, std::vector<FileCopy>& files) {
+  if (value.is_scalar()) { return guest_path(value, copied_elsewhere); }
+  value.expect_keys(workload_key("executable").keys);
   const auto host = value.find("host");
   const auto guest = value.find("guest");
-  if (!host) {
-    workload.executable = guest_path(value.at("guest"), false);
-    return;
-  }
+  if (!host) { return guest_path(value.at("guest"), copied_elsewhere); }
   const fs::path from = host_path(*host, base);
   if (fs::is_directory(from)) {
     if (!guest) { throw value.problem("for a folder, 'guest' must name the program in it, such as bin/llama-server"); }
-    workload.executable = guest_path(*guest, true);
-    workload.files.push_back({from, "."});
-    return;
+    add_copy(files, {from, "."});
+    return guest_path(*guest, true);
   }
-  workload.executable = guest ? guest_path(*guest, true) : from.filename().string();
-  workload.files.push_back({from, workload.executable});
+  const std::string to = guest ? guest_path(*guest, true) : from.filename().string();
+  add_copy(files, {from, to});
+  return to;
+}
+
+Readiness read_readiness(const YamlValue& map) {
+  const auto keys = workload_key("ready").keys;
+  map.expect_keys(keys);
+  Readiness ready;
+  const auto port = map.find("port"), log = map.find("log"), command = map.find("command"), within = map.find("within");
+  if (port.has_value() + log.has_value() + command.has_value() != 1) { throw map.problem("exactly one of 'port', 'log' and 'command' is needed here"); }
+  if (port) { ready.port = static_cast<int>(port->number(key_of(keys, "port").least, key_of(keys, "port").most)); }
+  if (log) {
+    ready.log = log->text();
+    if (ready.log.empty() || ready.log.find('\n') != std::string::npos) { throw log->problem("a part of one line of the log is needed here"); }
+  }
+  if (command) {
+    for (const YamlValue& word : command->items()) { ready.command.push_back(word.text()); }
+    if (ready.command.empty() || (!ready.command.front().starts_with("/") && !ready.command.front().starts_with("~/"))) {
+      throw command->problem("a command of the guest is needed here, its program absolute or beginning with ~/");
+    }
+  }
+  if (within) { ready.within_s = static_cast<int>(within->number(key_of(keys, "within").least, key_of(keys, "within").most)); }
+  return ready;
+}
+
+/// What describes one program, whether it stands alone or in a list.
+void read_agent(const YamlValue& map, const fs::path& base, const std::string& default_label, bool in_list, Workload& workload) {
+  WorkloadAgent agent;
+  const auto label = map.find("label");
+  agent.label = label ? identifier(*label, label_characters, workload_key("label").most, "a label") : default_label;
+  agent.executable = read_executable(map.at("executable"), base, in_list, workload.files);
+  if (const auto arguments = map.find("arguments")) {
+    for (const YamlValue& argument : arguments->items()) { agent.arguments.push_back(argument.text()); }
+  }
+  if (const auto environment = map.find("environment")) { read_environment(*environment, agent); }
+  if (const auto folder = map.find("working_directory")) { agent.working_directory = guest_path(*folder, true); }
+  if (const auto logs = map.find("logs")) {
+    logs->expect_keys(workload_key("logs").keys);
+    if (const auto out = logs->find("stdout")) { agent.stdout_log = guest_path(*out, false); }
+    if (const auto err = logs->find("stderr")) { agent.stderr_log = guest_path(*err, false); }
+  }
+  if (const auto keep = map.find("keep_alive")) { agent.keep_alive = keep->boolean(); }
+  if (const auto inherit = map.find("inherit")) { agent.inherit = inherit->boolean(); }
+  if (const auto ready = map.find("ready")) { agent.ready = read_readiness(*ready); }
+  const auto same = [&](const WorkloadAgent& other) { return other.label == agent.label; };
+  if (std::any_of(workload.agents.begin(), workload.agents.end(), same)) {
+    throw map.problem(fmt::format("two agents have the label '{}'", agent.label));
+  }
+  workload.agents.push_back(std::move(agent));
+}
+
+void read_agents(const YamlValue& list, const fs::path& base, Workload& workload) {
+  for (const YamlValue& item : list.items()) {
+    item.expect_keys(workload_key("agents").keys);
+    const std::string name = identifier(item.at("name"), name_characters, key_of(workload_key("agents").keys, "name").most, "an agent's name");
+    const auto same = [&](const WorkloadAgent& other) { return other.name == name; };
+    if (std::any_of(workload.agents.begin(), workload.agents.end(), same)) { throw item.at("name").problem(fmt::format("two agents have the name '{}'", name)); }
+    read_agent(item, base, "io.lumelift." + workload.name + "." + name, true, workload);
+    workload.agents.back().name = name;
+  }
+  if (workload.agents.empty()) { throw list.problem("at least one agent is needed here"); }
 }
 
 void read_files(const YamlValue& list, const fs::path& base, Workload& workload) {
@@ -163,6 +224,8 @@ Workload load_workload(const fs::path& file) {
   const auto keys = workload_format().keys;
   top.expect_schema(key_of(keys, "schema").most);
   top.expect_keys(keys);
+  const auto several = top.find("agents");
+  if (several) { top.expect_keys({"schema", "name", "files", "agents"}); }
   const fs::path base = file.parent_path().empty() ? fs::path(".") : file.parent_path();
   Workload workload;
   workload.name = identifier(top.at("name"), name_characters, key_of(keys, "name").most, "a workload's name");
@@ -170,22 +233,12 @@ Workload load_workload(const fs::path& file) {
   if (workload.name == "run" || workload.name == "lumelift-probe") {
     throw top.at("name").problem(fmt::format("'{}' is a name of lumelift's own in the guest; choose another", workload.name));
   }
-  const auto label = top.find("label");
-  workload.label = label ? identifier(*label, label_characters, key_of(keys, "label").most, "a label") : "io.lumelift." + workload.name;
-  read_executable(top.at("executable"), base, workload);
+  if (several) {
+    read_agents(*several, base, workload);
+  } else {
+    read_agent(top, base, "io.lumelift." + workload.name, false, workload);
+  }
   if (const auto files = top.find("files")) { read_files(*files, base, workload); }
-  if (const auto arguments = top.find("arguments")) {
-    for (const YamlValue& argument : arguments->items()) { workload.arguments.push_back(argument.text()); }
-  }
-  if (const auto environment = top.find("environment")) { read_environment(*environment, workload); }
-  if (const auto folder = top.find("working_directory")) { workload.working_directory = guest_path(*folder, true); }
-  if (const auto logs = top.find("logs")) {
-    logs->expect_keys(key_of(keys, "logs").keys);
-    if (const auto out = logs->find("stdout")) { workload.stdout_log = guest_path(*out, false); }
-    if (const auto err = logs->find("stderr")) { workload.stderr_log = guest_path(*err, false); }
-  }
-  if (const auto keep = top.find("keep_alive")) { workload.keep_alive = keep->boolean(); }
-  if (const auto inherit = top.find("inherit")) { workload.inherit = inherit->boolean(); }
   return workload;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -9,6 +10,7 @@
 #include "cli/json_text.hpp"
 #include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
+#include "remote/inspect.hpp"
 
 namespace lumelift {
 namespace {
@@ -56,7 +58,22 @@ ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
   }
 }
 
+/// The Error for an agent that does not stay, with its last words.
+Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& seen) {
+  auto error = unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
+                                                   seen.last_exit ? fmt::format("last exit code {}", seen.last_exit_text.empty() ? std::to_string(*seen.last_exit) : seen.last_exit_text)
+                                                                  : std::string("launchd started no process")));
+  const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
+  if (!words.empty()) { error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600)); }
+  return error;
+}
+
 }  // namespace
+
+std::string_view name_of(AgentProof::Library library) {
+  static constexpr std::string_view names[] = {"active", "armed", "mapped"};
+  return names[static_cast<std::size_t>(library)];
+}
 
 bool ProbeAnswers::family(int value) const {
   const auto found = families.find(value);
@@ -153,7 +170,7 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
     }
     const bool settled = seen.pid && alive && alive->elapsed() >= steady;
     if (settled && (outcome == "active" || (outcome == "armed" && alive->elapsed() >= armed_enough))) {
-      proof.active = outcome == "active";
+      proof.library = outcome == "active" ? AgentProof::Library::active : AgentProof::Library::armed;
       return proof;
     }
     if (settled && outcome == "stock") {
@@ -162,15 +179,29 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
     if (deadline.expired() || (!seen.pid && seen.last_exit && seen.runs > 0 && watch.elapsed() > Milliseconds{1'000})) { break; }
     sys::pause(pause, deadline);
   }
-  if (!seen.pid) {
-    auto error = unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
-                                                     seen.last_exit ? fmt::format("last exit code {}", seen.last_exit_text.empty() ? std::to_string(*seen.last_exit) : seen.last_exit_text)
-                                                                    : std::string("launchd started no process")));
-    const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
-    if (!words.empty()) { error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600)); }
-    throw error;
-  }
+  if (!seen.pid) { throw exits(transfer, agent, seen); }
   throw unproven("workload-not-injected", fmt::format("{} runs as pid {}, but no receipt of the library came from it", agent.label, proof.pid))
+      .fix("see whether its file can be injected: lumelift inspect FILE");
+}
+
+AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library, const Deadline& deadline) {
+  Guest guest(session);
+  const sys::Stopwatch watch;
+  std::optional<int> pid;
+  for (Milliseconds pause{100};; pause = std::min(pause * 3 / 2, Milliseconds{1'000})) {
+    const AgentSeen seen = guest.agent(agent.domain, agent.label);
+    const bool same = seen.pid && seen.pid == pid;
+    pid = seen.pid;
+    if (same) {
+      const auto files = mapped_files(session, *pid);
+      if (std::find(files.begin(), files.end(), library) != files.end()) { return {*pid, AgentProof::Library::mapped, {}}; }
+    }
+    const bool gone = !seen.pid && seen.last_exit && seen.runs > 0 && watch.elapsed() > Milliseconds{1'000};
+    if (gone || (deadline.expired() && !seen.pid)) { throw exits(transfer, agent, seen); }
+    if (deadline.expired()) { break; }
+    sys::pause(pause, deadline);
+  }
+  throw unproven("workload-not-injected", fmt::format("{} runs as pid {} and does not have the library mapped", agent.label, *pid))
       .fix("see whether its file can be injected: lumelift inspect FILE");
 }
 

@@ -43,14 +43,26 @@ struct ProbePair {
 /// How a running workload was proven.
 struct AgentProof {
   int pid = 0;
-  bool active = false;       ///< the library's answers are in force; else it is armed: no device was asked for yet
-  std::string receipt;       ///< its JSON
+  enum class Library {
+    active,                  ///< its answers are in force
+    armed,                   ///< it waits for the first device
+    mapped,                  ///< it is in the process and writes no receipts
+  };
+  Library library = Library::armed;
+  std::string receipt;       ///< its JSON; empty under `mapped`
 };
+/// "active", "armed", "mapped".
+[[nodiscard]] std::string_view name_of(AgentProof::Library library);
 
 /// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
 /// "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason), "agent-exits" (ends by
 /// itself; with its last words).
 [[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
                                      const sys::Deadline& deadline);
+
+/// The same for a library that writes no receipts: launchd's process has it mapped and lives for a moment. Throws Error,
+/// unproven: "workload-not-injected", "agent-exits".
+[[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library,
+                                                const sys::Deadline& deadline);
 
 }  // namespace lumelift

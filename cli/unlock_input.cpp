@@ -38,14 +38,18 @@ std::string digest_of(const GuestGoal& goal) {
 
 }  // namespace
 
-UnlockInput read_unlock_input(Context& context, const std::string& profile, const std::optional<std::filesystem::path>& workload) {
+UnlockInput read_unlock_input(Context& context, const std::string& profile, const std::optional<std::filesystem::path>& workload,
+                              const LibraryOptions& library) {
   UnlockInput input;
   input.profile = load_profile(profile, context.templates);
   if (workload) { input.workload = load_workload(*workload); }
   input.kit = load_kit(context.libexec);
+  input.library = choose_library(library, input.kit.front(), context.state_dir);
+  input.kit.front() = input.library.source;
   if (input.workload) {
     input.sources = gather(*input.workload, LargeFiles::unhashed);
-    for (const auto& remark : preflight(*input.workload, input.sources, input.kit)) { context.console.warn(remark); }
+    input.remarks = preflight(*input.workload, input.sources, input.kit);
+    for (const auto& remark : input.remarks) { context.console.warn(remark); }
   }
   input.skeleton = sys::read_file(context.templates / "agent.plist", skeleton_cap);
   return input;

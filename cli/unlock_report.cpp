@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/readiness.hpp"
+
 namespace lumelift {
 namespace {
 
@@ -50,14 +52,14 @@ std::string UnlockReport::probe_line() const {
                      b.family(metal3) ? "as the device reports" : "stays off");
 }
 
-std::string UnlockReport::agent_line() const {
-  return fmt::format("{} running in {}, pid {}, library {}", agent->label, agent->domain, proof->pid, proof->active ? "active" : "armed");
+std::string UnlockReport::Agent::line() const {
+  return fmt::format("{} running in {}, pid {}, library {}", goal.label, goal.domain, proof.pid, name_of(proof.library));
 }
 
 std::string UnlockReport::text(const Console& console) const {
   if (steps.empty()) {
     std::string checked = fmt::format("preference, boot, {} files, probe", files.size());
-    if (agent) { checked += ", agent, receipt"; }
+    if (!agents.empty()) { checked += agents.size() == 1 ? ", agent, receipt" : fmt::format(", {} agents, receipts", agents.size()); }
     return fmt::format("{} is unlocked already; nothing to change.  (checked: {})", vm, checked);
   }
   std::string out = console.styled("Unlocked.", Style::good);
@@ -73,9 +75,9 @@ std::string UnlockReport::text(const Console& console) const {
     });
     out += fmt::format("  {}  {}  {}  sha256 {}\n", changed ? "copied  " : "kept    ", cleaned(short_path(file.path, guest)), shown_bytes(file.state.size), file.state.sha256);
   }
-  if (agent) {
-    out += fmt::format("  agent     {} in {}, logs {}\n", agent->label, agent->domain,
-                       cleaned(short_path(std::filesystem::path(agent->stderr_log).parent_path().string(), guest)));
+  for (const auto& agent : agents) {
+    out += fmt::format("  agent     {} in {}, logs {}\n", agent.goal.label, agent.goal.domain,
+                       cleaned(short_path(std::filesystem::path(agent.goal.stderr_log).parent_path().string(), guest)));
   }
   if (!standing.empty()) { out += fmt::format("This combination: {}.\n", standing); }
   return out + fmt::format("Undo: lumelift rollback {}", vm);
@@ -88,7 +90,7 @@ std::string UnlockReport::json() const {
       {"profile", {{"name", profile.name}, {"apple_family_max", profile.apple_family_max}, {"threadgroup_memory", profile.threadgroup_memory}, {"working_set", profile.working_set}}},
       {"goal", goal}, {"kit", kit},
       {"preference", {{"before", parsed(to_json(preference_before))}, {"now", parsed(to_json(preference))}}},
-      {"standing", standing}, {"warnings", warnings},
+      {"library", parsed(library)}, {"standing", standing}, {"warnings", warnings},
       {"seconds", {{"total", static_cast<double>(total.count()) / 1000}, {"vm", static_cast<double>(vm_time.count()) / 1000}}},
       {"ssh_connections", connections},
       {"undo", "lumelift rollback " + vm}};
@@ -103,9 +105,13 @@ std::string UnlockReport::json() const {
                        {"uid", guest->uid}, {"sip", guest->sip ? nlohmann::json(*guest->sip) : nlohmann::json()}};
   }
   if (probes) { object["probe"] = {{"stock", probe_json(probes->stock)}, {"unlocked", probe_json(probes->unlocked)}}; }
-  if (agent && proof) {
-    object["agent"] = {{"label", agent->label}, {"domain", agent->domain}, {"pid", proof->pid}, {"library", proof->active ? "active" : "armed"}, {"receipt", parsed(proof->receipt)}};
+  object["agents"] = nlohmann::json::array();
+  for (const auto& agent : agents) {
+    object["agents"].push_back({{"label", agent.goal.label}, {"domain", agent.goal.domain}, {"pid", agent.proof.pid}, {"library", name_of(agent.proof.library)},
+                                {"receipt", parsed(agent.proof.receipt)}, {"ready", parsed(to_json(agent.goal.ready))}});
   }
+  // The shape of reports with one agent, which scripts know.
+  if (agents.size() == 1) { object["agent"] = object["agents"].front(); }
   return dumped(object);
 }
 

@@ -22,8 +22,13 @@ struct UnlockReport {
   std::vector<Step> steps;                    ///< what was changed; empty: nothing had to be
   std::vector<GuestGoal::File> files;
   std::optional<ProbePair> probes;
-  std::optional<GuestGoal::Agent> agent;
-  std::optional<AgentProof> proof;
+  struct Agent {
+    GuestGoal::Agent goal;
+    AgentProof proof;
+    [[nodiscard]] std::string line() const;
+  };
+  std::vector<Agent> agents;
+  std::string library;                        ///< JSON: where it comes from, its slices and their hashes; from cli/library
   std::string standing;                       ///< "This combination is …"; from cli/compat
   std::vector<std::string> warnings;
   sys::Milliseconds total{0}, vm_time{0};     ///< vm_time: stopping and booting the VM, part of total
@@ -31,7 +36,6 @@ struct UnlockReport {
 
   [[nodiscard]] std::string headline() const;
   [[nodiscard]] std::string probe_line() const;
-  [[nodiscard]] std::string agent_line() const;
   /// The result for a person, and as one JSON object.
   [[nodiscard]] std::string text(const Console& console) const;
   [[nodiscard]] std::string json() const;

@@ -330,7 +330,7 @@ std::string summary(const Program& program) {
 
 namespace {
 
-std::vector<std::string> defects(std::string_view content, FileType type) {
+std::vector<std::string> defects(std::string_view content, FileType type, const std::vector<Cpu>& needed) {
   const auto bytes = std::as_bytes(std::span(content));
   std::vector<std::string> out;
   MachO file;
@@ -339,7 +339,7 @@ std::vector<std::string> defects(std::string_view content, FileType type) {
   } catch (const Error& error) {
     return {error.message()};
   }
-  for (const Cpu cpu : {Cpu::arm64, Cpu::x86_64}) {
+  for (const Cpu cpu : needed) {
     if (!file.find(cpu)) {
       out.push_back("it has no " + std::string(shown(cpu)) + " slice");
     }
@@ -373,10 +373,13 @@ std::vector<std::string> defects(std::string_view content, FileType type) {
 }  // namespace
 
 std::vector<std::string> library_defects(std::string_view content) {
-  return defects(content, FileType::library);
+  return defects(content, FileType::library, {Cpu::arm64, Cpu::x86_64});
+}
+std::vector<std::string> brought_library_defects(std::string_view content) {
+  return defects(content, FileType::library, {});
 }
 std::vector<std::string> probe_defects(std::string_view content) {
-  return defects(content, FileType::program);
+  return defects(content, FileType::program, {Cpu::arm64, Cpu::x86_64});
 }
 
 std::vector<Cpu> slices_of(std::string_view content) {

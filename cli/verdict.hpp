@@ -80,6 +80,8 @@ struct InjectionVerdict {
 /// What is wrong with a file that is to be injected or run as the probe; nothing: it is fit. Checks the slices that
 /// must be there, platform, kind of file, and every hash of the signature.
 [[nodiscard]] std::vector<std::string> library_defects(std::string_view content);
+/// The same for a library of somebody else's, which may be thin: whichever slices it has must be whole.
+[[nodiscard]] std::vector<std::string> brought_library_defects(std::string_view content);
 [[nodiscard]] std::vector<std::string> probe_defects(std::string_view content);
 /// The slices of a library, for InjectionTerms. Throws Error as MachO::parse does.
 [[nodiscard]] std::vector<Cpu> slices_of(std::string_view content);

@@ -30,6 +30,7 @@ struct ProcessSeen {
 struct Proven {
   std::optional<Profile> profile;
   std::string os, build;                ///< of the guest
+  bool receipts = true;                 ///< the library writes them; one that a user brought does not
 };
 [[nodiscard]] Proven proven_by(const std::vector<RunRecord>& runs);
 

@@ -19,7 +19,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from product import BUILD, Lab, command, set_preference, workload  # noqa: E402
+from product import BUILD, LABEL, Lab, command, set_preference, workload  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 STRIKE = BUILD / "tests" / "crash" / "strike.so"
@@ -48,6 +48,9 @@ SCENARIOS = {s.name: s for s in (
     Scenario("re-unlock", (("ci-1", True),), (("unlock", "ci-1", "--workload", W),
                                               ("unlock", "ci-1", "--profile", "minimal", "--workload", OTHER), ("rollback", "ci-1")), (1,)),
     Scenario("rollback", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("rollback", "ci-1")), (1,), ("boolean", False)),
+    Scenario("agent-stop", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("agents", "ci-1", "stop", LABEL), ("rollback", "ci-1")), (1, 2)),
+    Scenario("agent-remove", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("agents", "ci-1", "remove", LABEL), ("rollback", "ci-1")), (1,)),
+    Scenario("ablate", (("ci-1", True),), (("ablate", "ci-1"),), (0,), ("integer", 1)),
     Scenario("rollback-stopped", (("ci-1", False),), (("unlock", "ci-1"), ("rollback", "ci-1")), (1,)),
     Scenario("rollback-all", (("a", True), ("b", True)), (("unlock", "a"), ("unlock", "b"), ("rollback", "--all")), (2,), ("integer", 1), True),
     Scenario("install-key", (("ci-1", True),), (("unlock", "ci-1", "--host-preference", "keep", "--install-key"), ("rollback", "ci-1")), (0, 1)),
@@ -60,7 +63,8 @@ SCENARIOS = {s.name: s for s in (
 
 # The quick set: points and second kills for each step.
 QUICK = {"unlock-running": (12, 2), "unlock-large": (8, 1), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2),
-         "rollback-stopped": (3, 1), "rollback-all": (3, 1), "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
+         "agent-stop": (3, 1), "agent-remove": (3, 0), "ablate": (4, 1), "rollback-stopped": (3, 1), "rollback-all": (3, 1),
+         "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ const bool kit_is_built = fs::exists(LUMELIFT_KIT_DIR "/lumelift-probe") && fs::
 Workload copying(const Scratch& scratch, const std::string& to = ".") {
   Workload out;
   out.name = "w";
-  out.executable = "bin/tool";
+  out.agents.emplace_back().executable = "bin/tool";
   out.files = {{scratch.path() / "f", to}};
   return out;
 }

@@ -29,13 +29,12 @@ Source source(const std::string& to, unsigned mode = 0644) { return {"/host/" + 
 std::vector<Source> kit() { return {source("liblumelift-metal.dylib", 0755), source("lumelift-probe", 0755)}; }
 
 Workload server() {
-  Workload out;
-  out.name = "server";
-  out.label = "io.lumelift.server";
-  out.executable = "bin/llama-server";
-  out.arguments = {"--model", "~/models/m.gguf", "--port", "8080", "a <b> & 'c'"};
-  out.environment = {{"LOG", "1"}, {"CACHE", "~/cache"}};
-  return out;
+  WorkloadAgent agent;
+  agent.label = "io.lumelift.server";
+  agent.executable = "bin/llama-server";
+  agent.arguments = {"--model", "~/models/m.gguf", "--port", "8080", "a <b> & 'c'"};
+  agent.environment = {{"LOG", "1"}, {"CACHE", "~/cache"}};
+  return {"server", {}, {agent}};
 }
 
 std::string skeleton() { return sys::read_file(LUMELIFT_SOURCE_DIR "/templates/agent.plist", 1u << 16); }
@@ -88,8 +87,8 @@ std::string sketch(const Plan& plan) {
 
 TEST_CASE("a fresh guest: folders from the top down, then files, then the agent") {
   const GuestGoal goal = server_goal();
-  const Plan plan = plan_guest("ci-1", goal, nothing(goal), AgentSeen{}, facts());
-  CHECK(plan == plan_guest("ci-1", server_goal(), nothing(goal), AgentSeen{}, facts()));
+  const Plan plan = plan_guest("ci-1", goal, nothing(goal), {AgentSeen{}}, facts());
+  CHECK(plan == plan_guest("ci-1", server_goal(), nothing(goal), {AgentSeen{}}, facts()));
   check_golden("plan/guest-fresh.txt", text_of(plan));
   check_golden("plan/agent.plist", goal.files.back().content);
   CHECK(goal.files.back().path == agents + "/io.lumelift.server.plist");
@@ -98,8 +97,8 @@ TEST_CASE("a fresh guest: folders from the top down, then files, then the agent"
 
 TEST_CASE("without a workload only library and probe are put") {
   const GuestGoal goal = goal_of(std::nullopt);
-  CHECK_FALSE(goal.agent);
-  CHECK(sketch(plan_guest("ci-1", goal, nothing(goal), std::nullopt, facts())) ==
+  CHECK(goal.agents.empty());
+  CHECK(sketch(plan_guest("ci-1", goal, nothing(goal), {}, facts())) ==
         "+/.local +/.local/share +/.local/share/lumelift +/.local/share/lumelift/run +liblumelift-metal.dylib +lumelift-probe");
   CHECK(goal.library == root + "/liblumelift-metal.dylib");
   CHECK(goal.probe_receipt == root + "/run/probe.json");
@@ -107,8 +106,8 @@ TEST_CASE("without a workload only library and probe are put") {
 
 TEST_CASE("what stands there as wanted makes an empty plan") {
   const GuestGoal goal = server_goal();
-  CHECK(plan_guest("ci-1", goal, reached(goal), loaded(goal.agent->plist), facts()).steps.empty());
-  CHECK(plan_guest("ci-1", goal_of(std::nullopt), reached(goal_of(std::nullopt)), std::nullopt, facts()).steps.empty());
+  CHECK(plan_guest("ci-1", goal, reached(goal), {loaded(goal.agents[0].plist)}, facts()).steps.empty());
+  CHECK(plan_guest("ci-1", goal_of(std::nullopt), reached(goal_of(std::nullopt)), {}, facts()).steps.empty());
 }
 
 TEST_CASE("one file that differs in bytes, mode or size is put again, and the agent goes down for it") {
@@ -123,11 +122,11 @@ TEST_CASE("one file that differs in bytes, mode or size is put again, and the ag
       if (how == 1) { now.file->mode = 0600; }
       if (how == 2) { now.file->size += 1; }
       if (how == 3) { now = {}; }
-      const Plan plan = plan_guest("ci-1", goal, seen, loaded(goal.agent->plist), facts());
+      const Plan plan = plan_guest("ci-1", goal, seen, {loaded(goal.agents[0].plist)}, facts());
       CHECK(sketch(plan) == "agent:loaded>unloaded " + std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
       CHECK(std::get<PutFile>(plan.steps[1]).before == now.file);
       // A stopped job has nothing to stop.
-      CHECK(sketch(plan_guest("ci-1", goal, seen, AgentSeen{}, facts())) == std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
+      CHECK(sketch(plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts())) == std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
     }
   }
 }
@@ -136,14 +135,14 @@ TEST_CASE("a file that cannot be read counts as another one") {
   const GuestGoal goal = goal_of(std::nullopt);
   auto seen = reached(goal);
   seen.back().file.reset();
-  CHECK(sketch(plan_guest("ci-1", goal, seen, std::nullopt, facts())) == "+lumelift-probe");
+  CHECK(sketch(plan_guest("ci-1", goal, seen, {}, facts())) == "+lumelift-probe");
 }
 
 TEST_CASE("the agent as launchd has it decides what is done about it") {
   const GuestGoal goal = server_goal();
-  const auto with = [&](const AgentSeen& agent) { return sketch(plan_guest("ci-1", goal, reached(goal), agent, facts())); };
+  const auto with = [&](const AgentSeen& agent) { return sketch(plan_guest("ci-1", goal, reached(goal), {agent}, facts())); };
   CHECK(with({}) == "agent:unloaded>loaded");
-  CHECK(with(loaded(goal.agent->plist, std::nullopt)) == "agent:loaded>unloaded agent:unloaded>loaded");
+  CHECK(with(loaded(goal.agents[0].plist, std::nullopt)) == "agent:loaded>unloaded agent:unloaded>loaded");
   CHECK(with(loaded("")).empty());
   AgentSeen disabled;
   disabled.disabled = true;
@@ -161,7 +160,7 @@ TEST_CASE("nothing is written where something else than a file or folder stands"
       auto seen = reached(goal);
       seen[i] = {};
       seen[i].kind = kind;
-      const auto error = thrown([&] { (void)plan_guest("ci-1", goal, seen, AgentSeen{}, facts()); });
+      const auto error = thrown([&] { (void)plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts()); });
       CAPTURE(goal.paths()[i]);
       CHECK(error.id() == "guest-path-unsafe");
       CHECK(error.message().find(goal.paths()[i]) != std::string::npos);
@@ -179,11 +178,11 @@ TEST_CASE("R55: LaunchAgents of another owner or writable by others is refused, 
     auto& folder = seen[index_of(goal, agents)];
     folder.mode = c.mode;
     folder.owner = c.owner;
-    CHECK(thrown([&] { (void)plan_guest("ci-1", goal, seen, AgentSeen{}, facts()); }).id() == (c.right ? "nothing-thrown" : "agent-folder-unsafe"));
+    CHECK(thrown([&] { (void)plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts()); }).id() == (c.right ? "nothing-thrown" : "agent-folder-unsafe"));
   }
   auto seen = reached(goal);
   seen[index_of(goal, home + "/.local")].mode = 0777;
-  CHECK(plan_guest("ci-1", goal, seen, loaded(goal.agent->plist), facts()).steps.empty());
+  CHECK(plan_guest("ci-1", goal, seen, {loaded(goal.agents[0].plist)}, facts()).steps.empty());
 }
 
 TEST_CASE("where a workload's files go") {
@@ -219,8 +218,8 @@ TEST_CASE("two things at one place in the guest are refused, however they are sp
 
 TEST_CASE("folders are listed once, parents first, and none above the home folder") {
   Workload workload = server();
-  workload.stdout_log = "~/logs/deep/out.log";
-  workload.stderr_log = "/var/log/err.log";
+  workload.agents[0].stdout_log = "~/logs/deep/out.log";
+  workload.agents[0].stderr_log = "/var/log/err.log";
   const GuestGoal goal = goal_of(workload, {source("a/b/c/1"), source("a/b/2"), source("~/models/m.gguf")});
   std::vector<std::string> known{home};
   for (const auto& folder : goal.folders) {
@@ -250,18 +249,44 @@ TEST_CASE("the agent carries the profile, the library and its own receipt") {
   }
   CHECK(plist.find("~/") == std::string::npos);
   CHECK(plist.find("LimitLoadToSessionType") == std::string::npos);
-  CHECK(goal.agent->command == std::vector<std::string>{root + "/server/bin/llama-server", "--model", home + "/models/m.gguf", "--port", "8080", "a <b> & 'c'"});
-  CHECK(goal.agent->stdout_log == root + "/server/run/stdout.log");
+  CHECK(goal.agents[0].command == std::vector<std::string>{root + "/server/bin/llama-server", "--model", home + "/models/m.gguf", "--port", "8080", "a <b> & 'c'"});
+  CHECK(goal.agents[0].stdout_log == root + "/server/run/stdout.log");
   Workload shared = server();
-  shared.inherit = true;
+  shared.agents[0].inherit = true;
   CHECK(goal_of(shared).files.back().content.find("LUMELIFT_INHERIT") == std::string::npos);
 }
 
 TEST_CASE("R60: without a session on the screen the agent goes to the user's own domain") {
   const GuestGoal goal = goal_of(server(), {}, false);
-  CHECK(goal.agent->domain == "user/501");
+  CHECK(goal.agents[0].domain == "user/501");
   CHECK(goal.files.back().content.find("LimitLoadToSessionType") != std::string::npos);
-  CHECK(server_goal().agent->domain == "gui/501");
+  CHECK(server_goal().agents[0].domain == "gui/501");
+}
+
+TEST_CASE("several agents: a changed file restarts all of them, a changed plist its own") {
+  Workload pair = server();
+  pair.agents.push_back(pair.agents[0]);
+  pair.agents[0].name = "front";
+  pair.agents[1].name = "back";
+  pair.agents[1].label = "io.lumelift.server.back";
+  pair.agents[1].arguments.clear();
+  const GuestGoal goal = goal_of(pair, {source("bin/llama-server"), source("m.gguf")});
+  REQUIRE(goal.agents.size() == 2);
+  CHECK(goal.agents[0].receipt == root + "/server/run/front.receipt.json");
+  CHECK(goal.agents[1].stderr_log == root + "/server/run/back.stderr.log");
+  const std::vector<AgentSeen> up{loaded(goal.agents[0].plist), loaded(goal.agents[1].plist, 78)};
+  const auto with = [&](std::size_t changed, const std::vector<AgentSeen>& agents_seen) {
+    auto seen = reached(goal);
+    seen.at(changed).file->size += 1;
+    return sketch(plan_guest("ci-1", goal, seen, agents_seen, facts()));
+  };
+  const std::size_t last = goal.paths().size() - 1;
+  CHECK(plan_guest("ci-1", goal, reached(goal), up, facts()).steps.empty());
+  CHECK(with(last, up) == "agent:loaded>unloaded ~io.lumelift.server.back.plist agent:unloaded>loaded");
+  CHECK(with(last - 1, up) == "agent:loaded>unloaded ~io.lumelift.server.plist agent:unloaded>loaded");
+  CHECK(with(last - 2, up) == "agent:loaded>unloaded agent:loaded>unloaded ~m.gguf agent:unloaded>loaded agent:unloaded>loaded");
+  // One that is down comes up without touching the other.
+  CHECK(sketch(plan_guest("ci-1", goal, reached(goal), {up[0], AgentSeen{}}, facts())) == "agent:unloaded>loaded");
 }
 
 TEST_CASE("a key of our own: only what is missing, in an order that can be undone") {

@@ -235,14 +235,14 @@ files:
     to: copy
 )"));
   CHECK(all.name == "all");
-  CHECK(all.label == "com.example.All_1");
-  CHECK(all.executable == "bin/srv");
-  CHECK(all.arguments == std::vector<std::string>{"--port", "8080", "-1.5", "", "no", "~/m", "it's"});
-  CHECK(all.environment == std::vector<std::pair<std::string, std::string>>{{"PORT", "8080"}, {"EMPTY", ""}, {"WORDS", "yes"}});
-  CHECK(all.working_directory == "~/work");
-  CHECK(all.stdout_log == "~/l/out.log");
-  CHECK(all.stderr_log == "/tmp/err.log");
-  CHECK((all.keep_alive && all.inherit));
+  CHECK(all.agents.at(0).label == "com.example.All_1");
+  CHECK(all.agents.at(0).executable == "bin/srv");
+  CHECK(all.agents.at(0).arguments == std::vector<std::string>{"--port", "8080", "-1.5", "", "no", "~/m", "it's"});
+  CHECK(all.agents.at(0).environment == std::vector<std::pair<std::string, std::string>>{{"PORT", "8080"}, {"EMPTY", ""}, {"WORDS", "yes"}});
+  CHECK(all.agents.at(0).working_directory == "~/work");
+  CHECK(all.agents.at(0).stdout_log == "~/l/out.log");
+  CHECK(all.agents.at(0).stderr_log == "/tmp/err.log");
+  CHECK((all.agents.at(0).keep_alive && all.agents.at(0).inherit));
   REQUIRE(all.files.size() == 3);
   CHECK(all.files[0] == FileCopy{scratch.path() / "server", "bin/srv"});
   CHECK(all.files[1] == FileCopy{scratch.path() / "folder", "~/data/x/y"});
@@ -251,15 +251,15 @@ files:
 
 TEST_CASE("what a workload leaves out has the safe value") {
   const Workload plain = accepted("");
-  CHECK(plain.label == "io.lumelift.w");
-  CHECK(plain.executable == "server");
-  CHECK((!plain.keep_alive && !plain.inherit));
-  CHECK((plain.arguments.empty() && plain.environment.empty() && plain.working_directory.empty() && plain.stdout_log.empty()));
+  CHECK(plain.agents.at(0).label == "io.lumelift.w");
+  CHECK(plain.agents.at(0).executable == "server");
+  CHECK((!plain.agents.at(0).keep_alive && !plain.agents.at(0).inherit));
+  CHECK((plain.agents.at(0).arguments.empty() && plain.agents.at(0).environment.empty() && plain.agents.at(0).working_directory.empty() && plain.agents.at(0).stdout_log.empty()));
 }
 
 TEST_CASE("R32: a number in the environment is the text that was written") {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
-  CHECK(accepted("environment: { A: 8080, B: 007, C: 1.10, D: 0x1F, E: 12:30 }\n").environment ==
+  CHECK(accepted("environment: { A: 8080, B: 007, C: 1.10, D: 0x1F, E: 12:30 }\n").agents.at(0).environment ==
         Pairs{{"A", "8080"}, {"B", "007"}, {"C", "1.10"}, {"D", "0x1F"}, {"E", "12:30"}});
   for (const std::string& value : std::vector<std::string>{"yes", "no", "true", "null", "~", ""}) {
     CAPTURE(value);
@@ -303,6 +303,23 @@ TEST_CASE("a workload that cannot be meant is refused where it stands") {
       {with("files: [{ from: server }]\n"), "4:9: two files go to 'server'"},
       {with("files: [{ from: server, to: a/../../b }]\n"), "4:29: a path in the guest must not hold '..'"},
       {with(fmt::format("files: [{{ from: server, to: {} }}]\n", std::string(201, 'a'))), "4:29: a name in this path is longer"},
+      {with("ready: {}\n"), "4:8: exactly one of 'port', 'log' and 'command'"},
+      {with("ready: { port: 80, log: x }\n"), "4:8: exactly one of"},
+      {with("ready: { port: 0 }\n"), "4:16: "},
+      {with("ready: { port: \"80\" }\n"), "4:16: "},
+      {with("ready: { log: \"\" }\n"), "4:15: a part of one line"},
+      {with("ready: { log: \"a\\nb\" }\n"), "4:15: a part of one line"},
+      {with("ready: { command: [] }\n"), "4:19: a command of the guest"},
+      {with("ready: { command: [curl, x] }\n"), "4:19: a command of the guest"},
+      {with("ready: { port: 80, within: 0 }\n"), "4:28: "},
+      {with("ready: { prot: 80 }\n"), "4:10: unknown key 'prot'; did you mean 'port'?"},
+      {with("agents: []\n"), "3:1: unknown key 'executable'"},
+      {"schema: 1\nname: w\nagents: []\n", "3:9: at least one agent"},
+      {"schema: 1\nname: w\nagents: [{ executable: /bin/x }]\n", "3:10: the key 'name' is missing"},
+      {"schema: 1\nname: w\nagents: [{ name: a }]\n", "3:10: the key 'executable' is missing"},
+      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x }\n  - { name: a, executable: /bin/y }\n", "5:13: two agents have the name 'a'"},
+      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x, label: l }\n  - { name: b, executable: /bin/y, label: l }\n", "5:5: two agents have the label 'l'"},
+      {"schema: 1\nname: w\nagents: [{ name: a, executable: /bin/x, files: [] }]\n", "3:41: unknown key 'files'"},
       {with("name: w\n"), "4:1: the key 'name' stands twice"},
       {"schema: 1\nname: w\n", "1:1: the key 'executable' is missing"},
       {"schema: 1\nname: w\nexecutable: server\n", "3:13: an absolute path in the guest"},
@@ -327,10 +344,10 @@ TEST_CASE("a folder as the program's home, and a program that is in the guest al
   const Scratch scratch;
   scratch.write("folder/bin/tool", "x", 0755);
   const Workload folder = load_workload(scratch.write("w.yaml", "schema: 1\nname: w\nexecutable: { host: folder, guest: bin/tool }\n"));
-  CHECK(folder.executable == "bin/tool");
+  CHECK(folder.agents.at(0).executable == "bin/tool");
   CHECK(folder.files == std::vector<FileCopy>{{scratch.path() / "folder", "."}});
   const Workload there = load_workload(scratch.write("v.yaml", "schema: 1\nname: w\nexecutable: ~/bin/tool\n"));
-  CHECK(there.executable == "~/bin/tool");
+  CHECK(there.agents.at(0).executable == "~/bin/tool");
   CHECK(there.files.empty());
 }
 
@@ -341,4 +358,36 @@ TEST_CASE("the nearest known word is offered only when it is near") {
   CHECK_FALSE(nearest("tahoe", words));
   CHECK_FALSE(nearest("x", {}));
   CHECK_FALSE(nearest("", words));
+}
+
+TEST_CASE("a workload of several agents") {
+  const Scratch scratch;
+  scratch.write("tool", "x", 0755);
+  const Workload pair = load_workload(scratch.write("w.yaml", R"(schema: 1
+name: w
+files: [{ from: tool, to: bin/other }]
+agents:
+  - name: front
+    executable: { host: ./tool }
+    ready: { port: 8080, within: 5 }
+  - name: back
+    label: com.example.back
+    executable: { host: ./tool }
+    inherit: true
+    ready: { log: "is listening" }
+  - name: third
+    executable: bin/other
+    ready: { command: [~/bin/check, "-q"] }
+)"));
+  REQUIRE(pair.agents.size() == 3);
+  CHECK(pair.agents[0].label == "io.lumelift.w.front");
+  CHECK(pair.agents[1].label == "com.example.back");
+  CHECK((!pair.agents[0].inherit && pair.agents[1].inherit));
+  CHECK(pair.agents[2].executable == "bin/other");
+  CHECK(pair.agents[0].ready == Readiness{8080, {}, {}, 5});
+  CHECK(pair.agents[1].ready == Readiness{{}, "is listening", {}, 60});
+  CHECK(pair.agents[2].ready.command == std::vector<std::string>{"~/bin/check", "-q"});
+  // Both programs are the same file, which is copied once.
+  CHECK(pair.files == std::vector<FileCopy>{{scratch.path() / "tool", "tool"}, {scratch.path() / "tool", "bin/other"}});
+  CHECK_FALSE(load_workload(scratch.write("v.yaml", "schema: 1\nname: w\nexecutable: /bin/x\n")).agents.at(0).ready.wanted());
 }

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
 #include "host/sys/error.hpp"
+#include "tests/unit/golden.hpp"
 #include "tests/unit/macho_builder.hpp"
 
 using namespace lumelift;
@@ -383,4 +385,66 @@ TEST_CASE("wrapper scripts: what they exec at the end, when it is certain") {
   CHECK(target("/z &\nwait\n").empty());
   CHECK(target("exec $(cat path)/z\n").empty());
   CHECK(target("exec \"unterminated\n").empty());
+}
+
+TEST_CASE("the table of crafted specimens has every class of verdict") {
+  World world;
+  std::vector<std::pair<std::string, InjectionTerms>> asked;
+  const auto add = [&](const std::string& name, const std::string& content, InjectionTerms terms = {}, unsigned mode = 0755) {
+    world.files["/x/" + name] = {content, mode, ""};
+    asked.emplace_back(name, std::move(terms));
+  };
+  InjectionTerms off, inherited, universal;
+  off.sip = inherited.sip = Sip::off;
+  inherited.inherit = true;
+  universal.library_slices = {Cpu::arm64, Cpu::arm64e, Cpu::x86_64};
+  const Grants dyld = {{"com.apple.security.cs.allow-dyld-environment-variables", true}};
+  const Grants both = {dyld[0], {"com.apple.security.cs.disable-library-validation", true}};
+  SliceSpec damaged_spec = metal(), encrypted = metal(), restricted = metal(), bare = metal(), lonely = metal(), ios = metal(), plain;
+  encrypted.encrypted = true;
+  restricted.restrict_section = true;
+  bare.sign.reset();
+  lonely.libraries.push_back({"@rpath/libllama.dylib", false});
+  lonely.rpaths = {"@loader_path"};
+  ios.platform = 2;
+  plain.imports = {"_printf"};
+  std::string damaged = build(damaged_spec);
+  damaged[6000] = static_cast<char>(damaged[6000] ^ 1);
+  SliceSpec library = metal();
+  library.file_type = 6;
+  add("ordinary", build(metal()));
+  add("hardened-both", build(metal(signed_with(0x10000, both))));
+  add("hardened-none", build(metal(signed_with(0x10000, {}))));
+  add("hardened-dyld-only", build(metal(signed_with(0x10000, dyld))));
+  add("library-validation", build(metal(signed_with(0x2000, {}))));
+  add("restrict-flag", build(metal(signed_with(0x800, {}))));
+  add("restrict-section", build(restricted));
+  add("encrypted", build(encrypted));
+  add("setuid", build(metal()), {}, 04755);
+  add("script", "#!/bin/sh\nexec /x/ordinary\n");
+  add("script-sip-off", "#!/bin/sh\nexec /x/ordinary\n", off);
+  add("damaged", damaged);
+  add("unsigned", build(bare));
+  add("library-missing", build(lonely));
+  add("inherits-sip-off", build(metal()), inherited);
+  add("rosetta", build(for_cpu(Cpu::x86_64, metal())));
+  add("i386", build(for_cpu(Cpu::i386, metal())));
+  add("arm64e-only", build(for_cpu(Cpu::arm64e, metal())));
+  add("arm64-and-arm64e", build_universal({metal(), for_cpu(Cpu::arm64e, metal())}));
+  add("arm64-and-arm64e-full", build_universal({metal(), for_cpu(Cpu::arm64e, metal())}), universal);
+  add("ios", build(ios));
+  add("no-metal", build(plain));
+  add("library", build(library));
+  add("cut", build(metal()).substr(0, 200));
+  add("empty", "");
+  std::string table;
+  std::set<InjectionOutcome> classes;
+  for (const auto& [name, terms] : asked) {
+    const Program program = examine({"/x/" + name}, world.view());
+    const InjectionVerdict verdict = injection_verdict(program, terms);
+    classes.insert(verdict.outcome);
+    table += name + "\t" + std::string(name_of(verdict.outcome)) + "\t" + summary(program) + "\t" + verdict.reason + "\n";
+  }
+  CHECK(classes.size() == static_cast<std::size_t>(InjectionOutcome::unreadable) + 1);
+  check_golden("verdict/classes.txt", table);
 }
