@@ -237,8 +237,8 @@ class Commands {
   }
 
   static void add_library(CLI::App& command, LibraryOptions& library) {
-    command.add_option("--library", library.files, "A library to inject instead of ours; again for thin files of other architectures")->expected(1)->allow_extra_args(false)->group("Library");
-    command.add_option("--accept-sha256", library.accepted, "SHA-256 of a --library that is no published release")->expected(1)->allow_extra_args(false)->group("Library");
+    command.add_option("--library", library.files, "A library to inject instead of ours; again for thin files of other architectures")->allow_extra_args(false)->group("Library");
+    command.add_option("--accept-sha256", library.accepted, "SHA-256 of a --library that is no published release")->allow_extra_args(false)->group("Library");
   }
 
   void declare_bench() {
