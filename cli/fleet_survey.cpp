@@ -18,7 +18,8 @@ using nlohmann::json;
 
 /// What one unlock of a VM is to leave, told without its guest.
 struct Goal {
-  std::string goal, kit, label;
+  std::string goal, kit;
+  std::vector<std::string> labels;   ///< of its agents, in the workload's order
 };
 
 /// Reads each pair of profile and workload once, whoever wants it.
@@ -39,7 +40,11 @@ class Goals {
     if (const auto known = known_.find(key); known != known_.end()) { return known->second; }
     try {
       const UnlockInput input = read_unlock_input(context_, vm.profile, workload);
-      return known_[key] = {goal_digest(input), kit_digest(input), input.workload ? input.workload->label : ""};
+      Goal goal{goal_digest(input), kit_digest(input), {}};
+      if (input.workload) {
+        for (const auto& agent : input.workload->agents) { goal.labels.push_back(agent.label); }
+      }
+      return known_[key] = std::move(goal);
     } catch (Error& error) {
       error.note("wanted by the entry at " + vm.place);
       throw;
@@ -54,8 +59,14 @@ bool answers(const std::vector<RunRecord>& runs, const Goal& goal) {
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const json summary = json::parse(run->summary, nullptr, false);
     if (!summary.is_object()) { continue; }
-    if (goal.label.empty()) { return summary.value("kit", "") == goal.kit; }
-    if (summary.contains("agent") && summary["agent"].value("label", "") == goal.label) { return summary.value("goal", "") == goal.goal; }
+    if (const auto one = summary.find("label"); one != summary.end()) {   // a start or stop of one agent
+      if (std::find(goal.labels.begin(), goal.labels.end(), *one) != goal.labels.end()) { return false; }
+      continue;
+    }
+    if (goal.labels.empty()) { return summary.value("kit", "") == goal.kit; }
+    std::vector<std::string> labels;
+    for (const auto& agent : summary.value("agents", json::array())) { labels.push_back(agent.value("label", "")); }
+    if (labels == goal.labels) { return summary.value("goal", "") == goal.goal; }
   }
   return false;
 }

@@ -132,7 +132,7 @@ Proven proven_by(const std::vector<RunRecord>& runs) {
         out.os = report.at("guest").at("os").get<std::string>();
         out.build = report.at("guest").at("build").get<std::string>();
       }
-      if (const auto library = report.find("library"); library != report.end() && library->is_object()) { out.receipts = text_of(*library, "origin") == "own"; }
+      if (const auto library = report.find("library"); library != report.end() && library->is_object()) { out.receipts = library->value("origin", "") == "own"; }
       const json& profile = report.at("profile");
       out.profile = Profile{profile.at("name").get<std::string>(), profile.at("apple_family_max").get<int>(),
                             profile.at("threadgroup_memory").get<std::uint64_t>(), profile.at("working_set").get<std::uint64_t>()};

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/verdict.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/hash.hpp"
 #include "tests/unit/macho_builder.hpp"
