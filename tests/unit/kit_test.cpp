@@ -169,7 +169,8 @@ TEST_CASE("a model that is a web page or a pointer is refused before gigabytes a
   scratch.write("f/m.gguf", "<!DOCTYPE html>");
   const auto kit = load_kit(LUMELIFT_KIT_DIR);
   const auto check = [&] {
-    const Workload workload = copying(scratch);
+    Workload workload = copying(scratch);
+    workload.agents.front().executable = "/usr/local/bin/tool";   // the guest's own: not judged here
     return thrown([&] { (void)preflight(workload, gather(workload), kit); });
   };
   const Error page = check();
