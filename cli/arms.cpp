@@ -86,7 +86,7 @@ void check_banner(Arm& arm) {
   }
 }
 
-std::optional<std::string> beside(const fs::path& file, std::initializer_list<const char*> suffixes) {
+std::optional<std::string> read_beside(const fs::path& file, std::initializer_list<const char*> suffixes) {
   for (const auto* suffix : suffixes) {
     auto candidate = file;
     candidate.replace_extension(suffix);
@@ -117,7 +117,9 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 std::optional<Arm> load_arm(const fs::path& file, const std::string& source, std::optional<Role> given) {
   auto arm = parse_arm(sys::read_file(file, file_cap), source);
-  if (arm) complete_arm(*arm, given, source, beside(file, {".stderr", ".err"}), beside(file, {".status", ".exit"}));
+  if (!arm) return arm;
+  complete_arm(*arm, given, source,
+               {read_beside(file, {".stderr", ".err"}), read_beside(file, {".status", ".exit"}), read_beside(file, {".refused"})});
   return arm;
 }
 
@@ -164,12 +166,12 @@ std::optional<Role> role_in_name(std::string_view path) {
   return std::nullopt;
 }
 
-void complete_arm(Arm& arm, std::optional<Role> given, std::string_view path, const std::optional<std::string>& stderr_text,
-                  const std::optional<std::string>& status_text) {
-  if (stderr_text) arm.banner = parse_banner(*stderr_text);
-  if (status_text) {
+void complete_arm(Arm& arm, std::optional<Role> given, std::string_view path, const Beside& beside) {
+  if (beside.banner) arm.banner = parse_banner(*beside.banner);
+  if (beside.refused) arm.refusals.push_back(*beside.refused);
+  if (beside.status) {
     int status = -1;
-    std::string_view digits = *status_text;
+    std::string_view digits = *beside.status;
     while (!digits.empty() && (digits.back() == '\n' || digits.back() == '\r' || digits.back() == ' ')) digits.remove_suffix(1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), status);
     if (error != std::errc{} || end != digits.data() + digits.size()) {

@@ -85,13 +85,12 @@ std::optional<Arm> BenchFolder::arm(const BenchRun& run) const {
     arm->source = name + ".json";
     arm->refusals.emplace_back("it printed no benchmark");
   }
-  complete_arm(*arm, run.role, name, read(name + ".stderr"), status);
+  complete_arm(*arm, run.role, name, {read(name + ".stderr"), status, read(name + ".refused")});
   for (const auto& row : arm->rows) {
     if (row.rates.size() != static_cast<std::size_t>(run.repetitions)) {
       arm->refusals.push_back(fmt::format("{} has {} samples, not {}", row.test, row.rates.size(), run.repetitions));
     }
   }
-  if (const auto reason = read(name + ".refused")) { arm->refusals.push_back(*reason); }
   return arm;
 }
 

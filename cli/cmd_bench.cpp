@@ -8,9 +8,11 @@
 #include "cli/bench_folder.hpp"
 #include "cli/bench_guest.hpp"
 #include "cli/bench_programs.hpp"
-#include "cli/evidence.hpp"
+#include "cli/compat.hpp"
 #include "cli/operation.hpp"
+#include "host/conditions.hpp"
 #include "host/sys/file.hpp"
+#include "host/sys/hash.hpp"
 
 namespace lumelift {
 namespace {
@@ -57,6 +59,9 @@ BenchSettings settings_from(const BenchOptions& options) {
   return settings;
 }
 
+/// As a report on llama-bench's files calls it.
+std::string workload_name(const std::string& model) { return std::filesystem::path(model).stem().string() + " (llama.cpp)"; }
+
 /// What a greedy text showed.
 struct TextCheck {
   bool checked = false;
@@ -94,7 +99,10 @@ class Bench {
     folder_->write("index.html", render_html(report, sys::read_file(context_.templates / "report.html", 1u << 20)));
     const ordered_json result = {{"schema", 1},         {"vm", operation_.found.name}, {"profile", profile_.name}, {"folder", folder_->path().string()},
                                  {"text", text_json()}, {"notes", notes_},             {"report", ordered_json::parse(render_json(report))}};
-    if (!report.refused_something()) { folder_->write("result.json", dumped(result)); }
+    if (!report.refused_something()) {
+      folder_->write("result.json", dumped(result));
+      remember(compat_records(report, combination(), "result.json " + sys::sha256(dumped(result)), sys::wall_seconds()));
+    }
     if (context_.console.json()) {
       context_.console.result_json(dumped(result, -1));
     } else {
@@ -106,6 +114,19 @@ class Bench {
   }
 
  private:
+  [[nodiscard]] CompatKey combination() const {
+    return {host_.chip, host_.build, facts_.os, facts_.build, place_.library_sha256, profile_.name, {}};
+  }
+
+  /// What `compat` lists and `unlock` says from now on. A measurement is good without it.
+  void remember(const std::vector<CompatRecord>& records) {
+    try {
+      for (const auto& record : records) { CompatBook::add(context_.state_dir, record); }
+    } catch (const Error& error) {
+      notes_.push_back("what was proven cannot be kept: " + error.message());
+    }
+  }
+
   [[nodiscard]] Guest& guest() { return operation_.link->guest(); }
   [[nodiscard]] Limits limits() const { return {options_.spread_flag, options_.spread_reject, options_.material}; }
 
@@ -154,13 +175,13 @@ class Bench {
   }
 
   void open_folder() {
-    const auto host = operation_.host.facts();
+    host_ = operation_.host.facts();
     preference_ = shown(operation_.host.preference(feature_level_key()));
     auto words = ordered_json::array();
     for (const auto role : roles()) { words.push_back(role_name(role)); }
     const ordered_json parameters = {
         {"schema", 1}, {"vm", operation_.found.name}, {"guest", {{"identity", facts_.identity}, {"os", facts_.os}, {"build", facts_.build}}},
-        {"host", {{"chip", host.chip}, {"os", host.os}, {"build", host.build}, {"preference", preference_}}},
+        {"host", {{"chip", host_.chip}, {"os", host_.os}, {"build", host_.build}, {"preference", preference_}}},
         {"profile", profile_environment(profile_)}, {"library_sha256", place_.library_sha256}, {"files", place_.paths()}, {"files_sha256", hashes_},
         {"host_files_sha256", place_.host_hashes}, {"arms", words}, {"prompts", settings_.prompts}, {"generations", settings_.generations},
         {"repetitions", settings_.repetitions}, {"rounds", settings_.rounds}, {"order", options_.order}, {"warm_up", settings_.warm_up},
@@ -169,9 +190,11 @@ class Bench {
     if (folder_->resumed()) { context_.console.say(fmt::format("going on with {}", folder_->path().string())); }
     folder_->write("probe-stock.json", probes_->stock.raw + "\n");
     folder_->write("probe-unlocked.json", probes_->unlocked.raw + "\n");
-    folder_->write("environment.json", dumped({{"chip", host.chip}, {"memory_bytes", host.memory}, {"host_os", host.os}, {"host_build", host.build},
-                                               {"guest_os", facts_.os}, {"guest_build", facts_.build}, {"lume", operation_.lume_version},
-                                               {"library_sha256", place_.library_sha256}, {"profile", profile_.name}, {"host_preference", preference_}}));
+    ordered_json environment = {{"chip", host_.chip}, {"memory_bytes", host_.memory}, {"host_os", host_.os}, {"host_build", host_.build},
+                                {"guest_os", facts_.os}, {"guest_build", facts_.build}, {"lume", operation_.lume_version},
+                                {"library_sha256", place_.library_sha256}, {"profile", profile_.name}, {"host_preference", preference_}};
+    if (const int cores = gpu_cores(); cores > 0) { environment["gpu_cores"] = cores; }
+    folder_->write("environment.json", dumped(environment));
   }
 
   void compare_texts() {
@@ -183,6 +206,9 @@ class Bench {
     if (text_.agreement.share() >= 1 - options_.text_tolerance) {
       return context_.console.step("text", fmt::format("guest CPU and unlocked GPU: {} of {} words the same", text_.agreement.common, text_.agreement.words));
     }
+    auto failing = combination();
+    failing.workload = workload_name(place_.model);
+    remember({{failing, Outcome::failing, "guest CPU and unlocked GPU write different texts", sys::wall_seconds()}});
     throw Error(ErrorKind::unproven, "bench-text-differs",
                 fmt::format("guest CPU and unlocked GPU write different texts: the same for {} of {} words; at least {:.0f} % is needed", text_.agreement.common,
                             text_.agreement.words, (1 - options_.text_tolerance) * 100))
@@ -351,6 +377,7 @@ class Bench {
   std::optional<ProbePair> probes_;
   std::vector<std::string> variables_, hashes_, notes_;
   std::string preference_;
+  HostFacts host_;
   std::optional<BenchFolder> folder_;
   TextCheck text_;
   std::vector<Arm> arms_;
@@ -367,6 +394,8 @@ int run_bench(Context& context, const BenchOptions& options) {
   const BenchSources sources = bench_sources(options, kit);
   for (const auto& remark : sources.remarks) { context.console.warn(remark); }
   Operation operation(context, options.target, "bench", Operation::Touch::world);
+  const auto awake = stay_awake();
+  if (!awake) { context.console.warn("caffeinate is missing: nothing keeps this Mac from sleeping meanwhile"); }
   operation.finish_former();
   operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
   const GuestFacts facts = operation.link->guest().facts(Deadline::in(answer));

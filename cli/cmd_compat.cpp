@@ -62,17 +62,6 @@ int list(Context& context) {
   return 0;
 }
 
-/// A workload that an unlock made slower is recorded as failing; what did not change works.
-Outcome outcome_of_workload(const WorkloadReport& workload) {
-  bool compared = false;
-  for (const auto& test : workload.tests) {
-    const auto* stock = test.against(Role::stock);
-    if (stock && stock->verdict == Verdict::slower) return Outcome::failing;
-    compared = compared || (stock && stock->verdict != Verdict::inconclusive);
-  }
-  return compared ? Outcome::verified : Outcome::reported_only;
-}
-
 int add(Context& context, const CompatOptions& options) {
   const auto verification = verify_evidence(options.bundle);
   if (!verification.problems.empty()) {
@@ -88,14 +77,12 @@ int add(Context& context, const CompatOptions& options) {
         .fix("only what was measured on this host is recorded here");
   }
   const auto proof = sys::sha256_file(options.bundle / "SHA256SUMS");
+  const CompatKey base{environment.get("chip"), environment.get("host_build"), environment.get("guest_os"), environment.get("guest_build"),
+                       environment.get("library_sha256"), environment.get("profile"), {}};
   std::string text;
-  for (const auto& workload : verification.bundle.report.workloads) {
-    const CompatRecord record{{environment.get("chip"), environment.get("host_build"), environment.get("guest_os"),
-                               environment.get("guest_build"), environment.get("library_sha256"), environment.get("profile"),
-                               workload.name},
-                              outcome_of_workload(workload), proof, sys::wall_seconds()};
+  for (const auto& record : compat_records(verification.bundle.report, base, proof, sys::wall_seconds())) {
     CompatBook::add(context.state_dir, record);
-    text += fmt::format("{}: {}\n", cleaned(workload.name), outcome_text(record.outcome));
+    text += fmt::format("{}: {}\n", cleaned(record.key.workload), outcome_text(record.outcome));
   }
   if (context.console.json()) {
     context.console.result_json(ordered_json{{"recorded", verification.bundle.report.workloads.size()}}.dump());

@@ -62,6 +62,16 @@ sys::FileLock locked(const fs::path& state_dir) {
   return {state_dir / "compat.lock", "writing compat.json", sys::Deadline::in(std::chrono::seconds(5))};
 }
 
+Outcome outcome_of(const WorkloadReport& workload) {
+  bool compared = false;
+  for (const auto& test : workload.tests) {
+    const auto* stock = test.against(Role::stock);
+    if (stock && stock->verdict == Verdict::slower) return Outcome::failing;
+    compared = compared || (stock && stock->verdict != Verdict::inconclusive);
+  }
+  return compared ? Outcome::verified : Outcome::reported_only;
+}
+
 /// Both known and different.
 bool differ(const std::string& a, const std::string& b) { return !a.empty() && !b.empty() && a != b; }
 
@@ -142,8 +152,8 @@ bool CompatBook::stale(const CompatRecord& record, const CompatKey& now) {
 Standing CompatBook::standing(const CompatKey& key) const {
   bool outdated = false;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
-    const bool same = record->key.chip == key.chip && record->key.profile == key.profile && record->key.workload == key.workload;
-    if (!same) continue;
+    const bool speaks = record->key.workload == key.workload || (key.workload.empty() && record->outcome != Outcome::failing);
+    if (record->key.chip != key.chip || record->key.profile != key.profile || !speaks) continue;
     if (stale(*record, key)) {
       outdated = true;
       continue;
@@ -153,6 +163,16 @@ Standing CompatBook::standing(const CompatKey& key) const {
   }
   if (published(key)) return Standing::published;
   return outdated ? Standing::stale : Standing::untested;
+}
+
+std::vector<CompatRecord> compat_records(const Report& report, const CompatKey& base, const std::string& proof, std::int64_t now) {
+  std::vector<CompatRecord> records;
+  for (const auto& workload : report.workloads) {
+    auto key = base;
+    key.workload = workload.name;
+    records.push_back({std::move(key), outcome_of(workload), proof, now});
+  }
+  return records;
 }
 
 bool published(const CompatKey& key) {

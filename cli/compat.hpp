@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/report.hpp"
+
 namespace lumelift {
 
 /// One combination whose behaviour may differ from any other. Empty fields are unknown.
@@ -61,8 +63,8 @@ class CompatBook {
   static std::size_t forget(const std::filesystem::path& state_dir, std::string_view workload);
 
   [[nodiscard]] const std::vector<CompatRecord>& records() const { return records_; }
-  /// What is known of `key`. A record of this host outweighs what was published elsewhere; a workload that was never tried
-  /// here inherits nothing from another one.
+  /// What is known of `key`. A record of this host outweighs what was published elsewhere. A workload that was never tried here
+  /// inherits nothing from another one; the unlock alone (no workload) is proven by any that works.
   [[nodiscard]] Standing standing(const CompatKey& key) const;
   /// The record speaks of other builds or another library than those of `now`, where both are known.
   [[nodiscard]] static bool stale(const CompatRecord& record, const CompatKey& now);
@@ -71,6 +73,10 @@ class CompatBook {
   void put(const CompatRecord& record);
   std::vector<CompatRecord> records_;
 };
+
+/// What a report proves, a record for each workload: `base` with the workload's name. An unlock that made one slower is failing;
+/// what did not change works; without a comparison with the stock guest it is reported only.
+[[nodiscard]] std::vector<CompatRecord> compat_records(const Report& report, const CompatKey& base, const std::string& proof, std::int64_t now);
 
 /// Evidence was published for chip, guest version and profile of `key` (Apple M1 Ultra, macOS 26.5, profile "tested").
 [[nodiscard]] bool published(const CompatKey& key);

@@ -289,7 +289,8 @@ Companion::Companion(std::vector<std::string> argv, const Fd& stream) {
   command_.argv = std::move(argv);
   Pipe err = make_pipe();
   ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
-  pid_ = start(command_, stream.get(), stream.get(), err.write.get());
+  const int out = stream.get() < 0 ? err.write.get() : stream.get();
+  pid_ = start(command_, stream.get(), out, err.write.get());
   err_ = std::move(err.read);
 }
 

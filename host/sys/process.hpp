@@ -41,16 +41,16 @@ struct Outcome {
 /// "host-tool-missing" when the program is not there, Interrupted after killing the group.
 [[nodiscard]] Outcome run(const Command& command, const Deadline& deadline);
 
-/// A program that runs beside us with one socket or file as its standard input and output. Owns the process: its whole group
+/// A program that runs beside us with one socket or file as its standard input and output; without one it reads nothing. Owns the process: its whole group
 /// is killed, and it is reaped, when this object ends. Never blocks. Throws Error "host-tool-missing", "host-no-process".
 class Companion {
  public:
-  Companion(std::vector<std::string> argv, const Fd& stream);
+  explicit Companion(std::vector<std::string> argv, const Fd& stream = Fd());
   ~Companion();
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
-  /// What it has written to its standard error so far, at most 4 kB.
+  /// What it has written to its standard error so far, without a stream also to its standard output; at most 4 kB.
   [[nodiscard]] std::string said();
 
  private:

@@ -1,5 +1,6 @@
 """Stand-ins for the host's small tools. Part of the rehearsal lab: the figures are configured, not measured."""
 
+import os
 import sys
 import time
 
@@ -94,6 +95,9 @@ def carry(link):
 
 
 def ioreg(world, argv):
+    if "AGXAccelerator" in argv:
+        print('+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1000004d1>\n    {\n      "gpu-core-count" = 48\n    }')
+        return 0
     print('+-o Root  <class IORegistryEntry, id 0x100000100, retain 30>\n  +-o ' + world.config["host"]["hw.model"]
           + '  <class IOPlatformExpertDevice>\n      "IOPlatformUUID" = "' + world.config["host"]["kern.uuid"] + '"')
     return 0
@@ -125,4 +129,14 @@ def ps(world, argv):
     return 0
 
 
-TOOLS = {"sw_vers": sw_vers, "ps": ps, "sysctl": sysctl, "nc": nc, "ioreg": ioreg, "system_profiler": system_profiler}
+def caffeinate(world, argv):
+    """`caffeinate -i -w PID`: lasts until that process has ended."""
+    if len(argv) != 3 or argv[:2] != ["-i", "-w"] or not argv[2].isdigit():
+        print("usage: caffeinate [-disu] [-t timeout] [-w Process ID] [command arguments...]", file=sys.stderr)
+        return 1
+    while os.path.exists(f"/proc/{argv[2]}"):
+        time.sleep(0.1)
+    return 0
+
+
+TOOLS = {"sw_vers": sw_vers, "ps": ps, "sysctl": sysctl, "nc": nc, "ioreg": ioreg, "system_profiler": system_profiler, "caffeinate": caffeinate}

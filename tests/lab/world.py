@@ -13,7 +13,7 @@ import sys
 import time
 from _json import encode_basestring_ascii
 
-HOST_TOOLS = ("lume", "defaults", "sw_vers", "sysctl", "nc", "ioreg", "system_profiler", "ps")
+HOST_TOOLS = ("lume", "defaults", "sw_vers", "sysctl", "nc", "ioreg", "system_profiler", "ps", "caffeinate")
 
 LAB_DEFAULTS = {
     "version": "0.5.3",            # what `lume --version` prints; below 0.5.0 there is no --detach and no shutdown

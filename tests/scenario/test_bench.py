@@ -101,6 +101,41 @@ def test_each_arm_is_recorded_with_its_proof_and_its_surroundings(lab, kit):
     assert len(hashes) == 3 and all(re.fullmatch("[0-9a-f]{64}", h) for h in hashes)
 
 
+def test_a_whole_flow_from_measurement_to_what_unlock_says(tmp_path, kit):
+    """Bench, report, bundle, check, posting, and what is known from then on: each from the folder alone, without naming an arm."""
+    with Lab(tmp_path / "lab", build=BUILD) as made:
+        made.add_vm("ci-1", running=True, arch="x86_64")
+        made.start()
+        assert "Nothing was proven" in run(made, "compat").out
+        done = bench(made, kit, "--host-bench", host_script(kit))
+        assert done.rc == 0, done
+        folder = folder_of(kit)
+        live = json.loads((folder / "result.json").read_text())["report"]
+        again = run(made, "--json", "report", folder, "--spread-reject", "50")
+        assert again.rc == 0 and again.json["workloads"][0]["tests"] == live["workloads"][0]["tests"], again
+        bundle = kit / "bundle"
+        packed = run(made, "--json", "evidence", "pack", folder, bundle)
+        assert packed.rc == 0 and packed.json["tests"] == 2, packed
+        assert run(made, "evidence", "verify", bundle).rc == 0
+        issue = run(made, "evidence", "issue", bundle)
+        assert issue.rc == 0 and "| GPU cores | 48 |" in issue.out and "| Profile | tested |" in issue.out, issue
+        text = "".join(path.read_text(errors="replace") for path in bundle.rglob("*") if path.is_file())
+        assert str(made.home) not in text and made.vm("ci-1")["ip"] not in text
+        known = run(made, "--json", "compat").json["records"]
+        assert [(one["workload"], one["outcome"], one["stale"]) for one in known] == [("tiny (llama.cpp)", "verified", False)], known
+        assert run(made, "compat", "add", bundle).rc == 0 and len(run(made, "--json", "compat").json["records"]) == 1
+        unlocked = run(made, "unlock", "ci-1", "--restart", "never", "--host-preference", "keep")
+        assert unlocked.rc == 0 and "proven on this host" in unlocked.out, unlocked
+
+
+def test_the_mac_is_kept_awake_while_it_is_measured(lab, kit):
+    done = bench(lab, kit, "--no-host", "--no-text-check")
+    assert done.rc == 0 and "caffeinate" not in done.err, done
+    (call,) = [call for call in lab.calls("caffeinate")][-1:]
+    assert call["argv"][:2] == ["-i", "-w"]
+    assert not any(b"caffeinate" in path.read_bytes() and lab.world.path("host").encode() in path.read_bytes() for path in readable_command_lines())
+
+
 def test_arms_take_turns_or_not(lab, kit):
     def order(*words):
         done = bench(lab, kit, "--no-host", "--no-text-check", *words, quick=("-p", "8", "-n", "0", "-r", "2", "--cool-down", "0", "--spread-limit", "50"))
@@ -121,6 +156,7 @@ def test_a_wrong_text_gives_no_speed_up(lab, kit):
     assert done.rc == 5 and done.error_id == "bench-text-differs", done
     assert "×" not in done.out + done.err and not list(folder_of(kit).glob("*-1.json"))
     assert (folder_of(kit) / "text-cpu.txt").read_text() != (folder_of(kit) / "text-unlocked.txt").read_text()
+    assert ("stale (llama.cpp)", "failing") in [(one["workload"], one["outcome"]) for one in run(lab, "--json", "compat").json["records"]]
     assert lab.snapshot() == before
     tolerant = bench(lab, kit, "--no-host", "--text-tolerance", "1", "--output", "tolerant", model="stale.gguf")
     assert tolerant.rc == 0 and "the first" in tolerant.out, tolerant

@@ -42,6 +42,35 @@ TEST_CASE("what was recorded comes back, and the last word counts") {
   CHECK(test::mode_of(state / "compat.json") == 0600);
 }
 
+TEST_CASE("the unlock alone is proven by a workload that works, and not refuted by one that does not") {
+  test::Scratch scratch;
+  CompatBook::add(scratch.path() / "s", record(Outcome::failing));
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key("")) == Standing::untested);
+  CompatBook::add(scratch.path() / "s", {key("other"), Outcome::verified, "bundle", 0});
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key("")) == Standing::proven_here);
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key("third")) == Standing::untested);
+}
+
+TEST_CASE("a report is recorded workload by workload") {
+  const auto outcome = [](std::optional<Verdict> pp, std::optional<Verdict> tg) {
+    WorkloadReport workload;
+    workload.name = "w";
+    for (const auto& verdict : {pp, tg}) {
+      TestReport test;
+      if (verdict) { test.comparisons.push_back({Role::stock, {}, *verdict}); }
+      workload.tests.push_back(test);
+    }
+    const auto records = compat_records({{}, {workload}, {}}, key(""), "proof", 5);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].key == key("w"));
+    CHECK(records[0].recorded_at == 5);
+    return records[0].outcome;
+  };
+  CHECK(outcome(Verdict::faster, Verdict::unchanged) == Outcome::verified);
+  CHECK(outcome(Verdict::faster, Verdict::slower) == Outcome::failing);
+  CHECK(outcome(Verdict::inconclusive, std::nullopt) == Outcome::reported_only);
+}
+
 TEST_CASE("a changed build or library makes a record stale, an unknown one does not") {
   test::Scratch scratch;
   CompatBook::add(scratch.path() / "s", record(Outcome::verified));
