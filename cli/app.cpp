@@ -243,21 +243,23 @@ class Commands {
 
   void declare_bench() {
     auto bench = std::make_shared<BenchOptions>();
-    CLI::App& command = add("bench", "Measure llama-bench stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
+    CLI::App& command = add("bench", "Measure llama-bench, a server or MLX-LM: stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
     add_target(command, bench->target, global_, true);
     command.add_option("--profile", bench->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     command.add_option("-m,--model", bench->model, "Model file of this Mac, copied into the guest for the run")->type_name("FILE")->group("Files");
-    command.add_option("--bench", bench->bench, "llama-bench for the guest, copied likewise")->type_name("FILE")->group("Files");
+    command.add_option("--target", bench->server_url, "Measure a server: it is started for each arm and asked at http://127.0.0.1:PORT in the guest")->type_name("URL");
+    command.add_flag("--mlx", bench->mlx, "Measure MLX-LM with a Python of the guest; the model is a folder");
+    command.add_option("--bench", bench->bench, "llama-bench, or the server, for the guest; copied likewise")->type_name("FILE")->group("Files");
     command.add_option("--cli", bench->cli, "llama-cli for the guest, copied likewise; default: the one beside llama-bench")->type_name("FILE")->group("Files");
     command.add_option("--file", bench->files, "A library or folder that they need beside them; again for more")->type_name("FILE")->expected(1)->allow_extra_args(false)->group("Files");
-    command.add_option("--guest-model", bench->guest_model, "Model that is in the guest already")->excludes("--model")->group("Files");
-    command.add_option("--guest-bench", bench->guest_bench, "llama-bench that is in the guest already")->excludes("--bench")->group("Files");
+    command.add_option("--guest-model", bench->guest_model, "Model that is in the guest already; for Ollama its name")->excludes("--model")->group("Files");
+    command.add_option("--guest-bench", bench->guest_bench, "llama-bench, server or Python that is in the guest already")->excludes("--bench")->group("Files");
     command.add_option("--guest-cli", bench->guest_cli, "llama-cli that is in the guest already")->excludes("--cli")->group("Files");
     command.add_option("--host-bench", bench->host_bench, "llama-bench for the bare-metal arm; default: the one on PATH")->type_name("FILE")->group("Files");
     command.add_option("--host-model", bench->host_model, "Model for the bare-metal arm; default: that of --model")->type_name("FILE")->group("Files");
     command.add_flag("--no-host", bench->no_host, "No bare-metal arm");
     command.add_flag("--keep", bench->keep, "Leave the copied files in the guest; rollback removes them");
-    command.add_option("-p,--n-prompt", bench->prompts, "Prompt lengths, as for llama-bench")->capture_default_str();
+    command.add_option("-p,--n-prompt", bench->prompts, "Prompt lengths in tokens, as for llama-bench")->capture_default_str();
     command.add_option("-n,--n-gen", bench->generations, "Generation lengths, as for llama-bench")->capture_default_str();
     command.add_option("-r,--repetitions", bench->repetitions, "Repetitions of each test and arm")->check(CLI::Range(1, 1000))->capture_default_str();
     command.add_option("--rounds", bench->rounds, "Runs over which an arm's repetitions are spread")->check(CLI::Range(1, 100))->capture_default_str();
@@ -270,7 +272,7 @@ class Commands {
     command.add_option("--prompt", bench->prompt, "Prompt of the greedy text that is compared between CPU and GPU")->capture_default_str();
     command.add_option("--text-tolerance", bench->text_tolerance, "Share of that text that may come after the first difference")->check(CLI::Range(0.0, 1.0))->capture_default_str();
     command.add_flag("--no-text-check", bench->no_text_check, "Do not compare texts");
-    command.add_option("--arg", bench->arguments, "A further word for llama-bench, as --arg=-fa --arg=1")->expected(1)->allow_extra_args(false);
+    command.add_option("--arg", bench->arguments, "A further word for the program, as --arg=-fa --arg=1")->expected(1)->allow_extra_args(false);
     command.add_option("-o,--output", bench->output, "Folder for the results; default: bench-VM-DATE")->type_name("FOLDER");
   }
 

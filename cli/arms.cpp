@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 
@@ -119,7 +120,8 @@ std::optional<Arm> load_arm(const fs::path& file, const std::string& source, std
   auto arm = parse_arm(sys::read_file(file, file_cap), source);
   if (!arm) return arm;
   complete_arm(*arm, given, source,
-               {read_beside(file, {".stderr", ".err"}), read_beside(file, {".status", ".exit"}), read_beside(file, {".refused"})});
+               {read_beside(file, {".stderr", ".err"}), read_beside(file, {".status", ".exit"}), read_beside(file, {".refused"}),
+                read_beside(file, {".receipt.json"})});
   return arm;
 }
 
@@ -195,6 +197,10 @@ void complete_arm(Arm& arm, std::optional<Role> given, std::string_view path, co
     arm.refusals.push_back("which side is it? Put host, stock, unlocked or cpu into its name, or say --arm ROLE=FILE");
   }
   if (arm.role == Role::host && arm.virtual_cpu) arm.refusals.push_back("called host, but its CPU is a virtual one");
+  arm.receipt = beside.receipt && receipts_defect(*beside.receipt).empty();
+  if (arm.receipt && arm.role != Role::unlocked) {
+    arm.refusals.push_back(fmt::format("called {}, but the library's receipt beside it shows raised answers", role_name(arm.role)));
+  }
   if (arm.banner) check_banner(arm);
 }
 

@@ -47,6 +47,14 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return out;
 }
 
+void add_cpu(Subject subject, std::vector<std::string>& words) {
+  if (subject == Subject::mlx) {
+    words.emplace_back("--cpu");
+  } else {
+    words.insert(words.end(), {"-dev", "none", "-ngl", "0"});
+  }
+}
+
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
 }
@@ -86,13 +94,45 @@ void add_workload(const WorkloadReport& workload, std::vector<std::vector<std::s
 
 }  // namespace
 
+std::string_view subject_name(Subject subject) {
+  switch (subject) {
+    case Subject::llama_bench: return "llama.cpp";
+    case Subject::mlx: return "MLX-LM";
+    case Subject::llama_server: return "llama-server";
+    case Subject::ollama: break;
+  }
+  return "Ollama";
+}
+
+int target_port(std::string_view url) {
+  const auto wrong = [&] {
+    return Error(ErrorKind::usage, "bench-target", fmt::format("'{}' is no address inside the guest", url)).fix("example: --target http://127.0.0.1:8080");
+  };
+  const std::string_view whole = url;
+  for (const std::string_view start : {"http://127.0.0.1:", "http://localhost:"}) {
+    if (whole.starts_with(start)) { url.remove_prefix(start.size()); }
+  }
+  if (url.size() == whole.size()) { throw wrong(); }
+  if (url.ends_with('/')) { url.remove_suffix(1); }
+  int port = 0;
+  const auto [end, error] = std::from_chars(url.data(), url.data() + url.size(), port);
+  if (error != std::errc{} || end != url.data() + url.size() || port < 1 || port > 65535) { throw wrong(); }
+  return port;
+}
+
 void check_bench(const BenchSettings& settings) {
   if (tests_in(settings.prompts, "-p") + tests_in(settings.generations, "-n") == 0) {
     throw refused("nothing to measure: both -p and -n are 0").fix("leave one of them as it is: -p 512 -n 128");
   }
+  if (settings.subject != Subject::llama_bench) {
+    for (const auto& [text, option] : {std::pair(settings.prompts, "-p"), std::pair(settings.generations, "-n")}) {
+      if (tests_in(text, option) != 1 || text.find(',') != text.npos) { throw refused(fmt::format("{} takes one length for {}, not '{}'", subject_name(settings.subject), option, text)); }
+    }
+  }
+  if (settings.subject == Subject::ollama && !settings.extra.empty()) { throw refused("Ollama is started as `ollama serve`, without --arg"); }
   if (settings.repetitions < 1 || settings.rounds < 1) { throw refused("-r and --rounds want a number above 0"); }
   static constexpr std::array ours{"-m", "--model", "-p", "--n-prompt", "-n", "--n-gen", "-r", "--repetitions", "-o", "--output", "-oe",
-                                   "--output-err", "-dev", "--device", "-ngl", "--n-gpu-layers", "--no-warmup", "-pg"};
+                                   "--output-err", "-dev", "--device", "-ngl", "--n-gpu-layers", "--no-warmup", "-pg", "--host", "--port", "--cpu", "--text", "--seed"};
   for (const auto& word : settings.extra) {
     if (std::find(ours.begin(), ours.end(), word) != ours.end()) { throw refused(fmt::format("'{}' is decided by lumelift", word)).fix("leave it out of --arg"); }
   }
@@ -116,9 +156,17 @@ std::vector<BenchRun> bench_runs(const BenchSettings& settings, const std::vecto
 }
 
 std::vector<std::string> bench_words(const BenchSettings& settings, const BenchRun& run, const std::string& model) {
-  std::vector<std::string> words{"-m", model, "-p", settings.prompts, "-n", settings.generations, "-r", std::to_string(run.repetitions), "-o", "json"};
-  if (run.role == Role::cpu) { words.insert(words.end(), {"-dev", "none", "-ngl", "0"}); }
-  if (!settings.warm_up) { words.emplace_back("--no-warmup"); }
+  if (settings.subject == Subject::ollama) { return {"serve"}; }
+  const bool mlx = settings.subject == Subject::mlx;
+  std::vector<std::string> words{mlx ? "--model" : "-m", model};
+  if (settings.subject == Subject::llama_server) {
+    words.insert(words.end(), {"--host", "127.0.0.1", "--port", std::to_string(settings.port)});
+  } else {
+    words.insert(words.end(), {"-p", settings.prompts, "-n", settings.generations, "-r", std::to_string(run.repetitions)});
+    if (!mlx) { words.insert(words.end(), {"-o", "json"}); }
+    if (!settings.warm_up) { words.emplace_back("--no-warmup"); }
+  }
+  if (run.role == Role::cpu) { add_cpu(settings.subject, words); }
   words.insert(words.end(), settings.extra.begin(), settings.extra.end());
   return words;
 }
@@ -129,9 +177,14 @@ int test_count(const BenchSettings& settings) {
   return static_cast<int>(tests_in(settings.prompts, "-p") + tests_in(settings.generations, "-n"));
 }
 
-std::vector<std::string> text_words(const std::string& model, const std::string& prompt, int tokens, Role role) {
-  std::vector<std::string> words{"-m", model, "-p", prompt, "-n", std::to_string(tokens), "--temp", "0", "-s", "1", "-no-cnv", "--no-display-prompt"};
-  if (role == Role::cpu) { words.insert(words.end(), {"-dev", "none", "-ngl", "0"}); }
+std::vector<std::string> text_words(Subject subject, const std::string& model, const std::string& prompt, int tokens, Role role) {
+  std::vector<std::string> words;
+  if (subject == Subject::mlx) {
+    words = {"--model", model, "--text", prompt, "-n", std::to_string(tokens)};
+  } else {
+    words = {"-m", model, "-p", prompt, "-n", std::to_string(tokens), "--temp", "0", "-s", "1", "-no-cnv", "--no-display-prompt"};
+  }
+  if (role == Role::cpu) { add_cpu(subject, words); }
   return words;
 }
 

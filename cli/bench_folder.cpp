@@ -85,7 +85,7 @@ std::optional<Arm> BenchFolder::arm(const BenchRun& run) const {
     arm->source = name + ".json";
     arm->refusals.emplace_back("it printed no benchmark");
   }
-  complete_arm(*arm, run.role, name, {read(name + ".stderr"), status, read(name + ".refused")});
+  complete_arm(*arm, run.role, name, {read(name + ".stderr"), status, read(name + ".refused"), read(name + ".receipt.json")});
   for (const auto& row : arm->rows) {
     if (row.rates.size() != static_cast<std::size_t>(run.repetitions)) {
       arm->refusals.push_back(fmt::format("{} has {} samples, not {}", row.test, row.rates.size(), run.repetitions));

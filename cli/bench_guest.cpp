@@ -36,48 +36,52 @@ class ClockPair {
 
 void keep(std::string& text, std::string_view piece) { text.append(piece.substr(0, keep_cap - std::min(keep_cap, text.size()))); }
 
-void kill_in_guest(Session& session, int pid, std::string_view signal) {
-  // A process that is gone already is no failure.
-  static_cast<void>(session.exec(fmt::format("/bin/kill -{} {}", signal, pid), Deadline::in(tool_limit)));
-}
-
 Asked asked(const std::string& command, const std::string& answer, std::optional<int> status) { return {command, answer, status.value_or(-1), {}}; }
 
 }  // namespace
 
-Watched run_watched(Session& session, const Launch& launch, Milliseconds silence) {
+void kill_in_guest(Session& session, int pid, std::string_view signal) {
+  static_cast<void>(session.exec(fmt::format("/bin/kill -{} {}", signal, pid), Deadline::in(tool_limit)));
+}
+
+Watched run_watched(Session& session, const Launch& launch, const Watching& watching) {
   const std::string token = fresh_token();
   MarkCutter cutter(token);
   Watched ran;
   const ClockPair clocks;
   sys::Stopwatch quiet;
   Interaction with;
+  with.every = watching.every;
   with.on_output = [&](std::string_view piece, bool is_err) {
     if (!is_err) { quiet = sys::Stopwatch(); }
     keep(is_err ? ran.err : ran.out, is_err ? std::string(piece) : cutter.feed(piece));
   };
   with.on_wake = [&]() -> std::optional<sys::WindowSize> {
     if (!ran.clock_jump) { ran.clock_jump = clocks.jumped(); }
-    if (cutter.pid() && quiet.elapsed() > silence) {
-      kill_in_guest(session, *cutter.pid(), ran.overdue ? "KILL" : "TERM");
-      ran.overdue = true;
+    if (!cutter.pid()) { return std::nullopt; }
+    if (watching.silence.count() > 0 && quiet.elapsed() > watching.silence) {
+      kill_in_guest(session, *cutter.pid(), ran.defect.empty() ? "TERM" : "KILL");
+      ran.defect = fmt::format("killed: no test was done within {} s", watching.silence.count() / 1000);
     }
+    if (watching.conduct) { watching.conduct(*cutter.pid()); }
     return std::nullopt;
   };
-  ExecResult result;
+  RunEnding ending;
   try {
-    result = session.interact(launch_line(launch, token), with, Deadline::in(start_limit));
-  } catch (const sys::Interrupted&) {
+    ending.result = session.interact(launch_line(launch, token), with, Deadline::in(start_limit));
+  } catch (...) {
     const sys::Shield shield;
-    if (cutter.pid()) { kill_in_guest(session, *cutter.pid(), "KILL"); }
+    try {
+      if (cutter.pid()) { kill_in_guest(session, *cutter.pid(), "KILL"); }
+    } catch (const Error&) {
+      // The connection itself is what broke: the first failure is the one to tell.
+    }
     throw;
   }
   keep(ran.out, cutter.rest());
   ran.pid = cutter.pid();
-  RunEnding ending;
-  ending.result = std::move(result);
   ran.status = ending.status();
-  ran.ending = ran.overdue ? fmt::format("killed: no test was done within {} s", silence.count() / 1000) : ending.result.ending();
+  ran.ending = ran.defect.empty() ? ending.result.ending() : ran.defect;
   if (!ran.clock_jump) { ran.clock_jump = clocks.jumped(); }
   return ran;
 }
@@ -94,7 +98,7 @@ Watched run_on_host(const std::vector<std::string>& argv, Milliseconds limit) {
   Watched ran;
   ran.out = outcome.out;
   ran.err = outcome.err;
-  ran.overdue = outcome.timed_out;
+  if (outcome.timed_out) { ran.defect = outcome.ending(); }
   ran.status = outcome.status ? *outcome.status : by_signal + outcome.signal.value_or(9);
   ran.ending = outcome.ending();
   ran.clock_jump = clocks.jumped();
@@ -134,7 +138,7 @@ std::optional<std::int64_t> guest_clock(const std::vector<Asked>& asked_all) {
   return error == std::errc{} && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-std::string guest_environment(Session& session) { return run_watched(session, {{"/usr/bin/env"}, {}, {}}, tool_limit).out; }
+std::string guest_environment(Session& session) { return run_watched(session, {{"/usr/bin/env"}, {}, {}}, {.silence = tool_limit}).out; }
 
 std::string host_environment() { return sys::run({.argv = {"/usr/bin/env"}}, Deadline::in(tool_limit)).out; }
 

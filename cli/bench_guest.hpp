@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,14 +18,23 @@ struct Watched {
   int status = 0;                 ///< 128 + N after signal N, 255 where the guest did not say
   std::string ending;             ///< in words
   std::optional<int> pid;
-  bool overdue = false;           ///< it was silent for too long and was killed
+  std::string defect = {};        ///< why it is no measurement although it ran: killed after too long a silence, for instance
   std::optional<std::string> clock_jump;  ///< what the clocks did while it ran: its figures mean nothing
 };
 
-/// Runs a program of the guest with no input and watches it: it is killed when its standard output is silent for
-/// `silence`, and when a signal reaches us. Wall and monotonic clock of this Mac are compared all the while. Throws what
-/// Session throws, sys::Interrupted.
-[[nodiscard]] Watched run_watched(Session& session, const Launch& launch, sys::Milliseconds silence);
+/// What is done while a program runs.
+struct Watching {
+  sys::Milliseconds silence{0};         ///< it is killed when its standard output is silent for so long; 0: never
+  sys::Milliseconds every{1'000};       ///< and `conduct` is called at least this often
+  std::function<void(int pid)> conduct = {};  ///< may use the Session; called once the pid is known
+};
+
+/// Runs a program of the guest with no input and watches it; it is killed when a signal reaches us, or when `conduct` throws. Wall and
+/// monotonic clock of this Mac are compared all the while. Throws what Session and `conduct` throw, sys::Interrupted.
+[[nodiscard]] Watched run_watched(Session& session, const Launch& launch, const Watching& watching);
+
+/// A process that is gone already is no failure.
+void kill_in_guest(Session& session, int pid, std::string_view signal);
 
 /// The same for a program of this Mac, without any DYLD_* and LUME* variable; `limit` is for the whole of it.
 [[nodiscard]] Watched run_on_host(const std::vector<std::string>& argv, sys::Milliseconds limit);

@@ -8,6 +8,7 @@
 #include "cli/bench_folder.hpp"
 #include "cli/bench_guest.hpp"
 #include "cli/bench_programs.hpp"
+#include "cli/bench_start.hpp"
 #include "cli/compat.hpp"
 #include "cli/operation.hpp"
 #include "host/conditions.hpp"
@@ -48,6 +49,8 @@ ordered_json asked_json(const std::vector<Asked>& all) {
 
 BenchSettings settings_from(const BenchOptions& options) {
   BenchSettings settings;
+  settings.subject = bench_subject(options);
+  if (is_server(settings.subject)) { settings.port = target_port(options.server_url); }
   settings.prompts = options.prompts;
   settings.generations = options.generations;
   settings.repetitions = options.repetitions;
@@ -59,8 +62,11 @@ BenchSettings settings_from(const BenchOptions& options) {
   return settings;
 }
 
-/// As a report on llama-bench's files calls it.
-std::string workload_name(const std::string& model) { return std::filesystem::path(model).stem().string() + " (llama.cpp)"; }
+/// As a report on the results calls it.
+std::string workload_name(const BenchPlace& place) {
+  const auto name = std::filesystem::path(place.model).filename();
+  return fmt::format("{} ({})", name.extension() == ".gguf" ? name.stem().string() : name.string(), subject_name(place.subject));
+}
 
 /// What a greedy text showed.
 struct TextCheck {
@@ -73,7 +79,8 @@ class Bench {
  public:
   Bench(Context& context, const BenchOptions& options, const BenchSettings& settings, const Profile& profile, Operation& operation,
         const BenchPlace& place, const GuestFacts& facts)
-      : context_(context), options_(options), settings_(settings), profile_(profile), operation_(operation), place_(place), facts_(facts) {}
+      : context_(context), options_(options), settings_(settings), profile_(profile), operation_(operation), place_(place), facts_(facts),
+        starter_(*operation.link, settings, profile, place, std::chrono::seconds(options.repetition_limit_s)) {}
 
   void measure() {
     prove_sides();
@@ -165,7 +172,7 @@ class Bench {
   /// Checksums of program, model and text program in the guest.
   [[nodiscard]] std::vector<std::string> seen() {
     std::vector<std::string> out;
-    const auto paths = place_.paths();
+    const auto paths = place_.paths(*operation_.link);
     const auto all = guest().look(paths, Deadline::in(look_limit));
     for (std::size_t i = 0; i < paths.size(); ++i) {
       if (!all[i].file) { throw Error(ErrorKind::usage, "bench-file-missing", fmt::format("there is no readable file {} in the guest", paths[i])).fix("copy it with --bench, --cli or --model, or name its place with --guest-bench, --guest-cli or --guest-model"); }
@@ -182,7 +189,7 @@ class Bench {
     const ordered_json parameters = {
         {"schema", 1}, {"vm", operation_.found.name}, {"guest", {{"identity", facts_.identity}, {"os", facts_.os}, {"build", facts_.build}}},
         {"host", {{"chip", host_.chip}, {"os", host_.os}, {"build", host_.build}, {"preference", preference_}}},
-        {"profile", profile_environment(profile_)}, {"library_sha256", place_.library_sha256}, {"files", place_.paths()}, {"files_sha256", hashes_},
+        {"profile", profile_environment(profile_)}, {"library_sha256", place_.library_sha256}, {"subject", subject_name(settings_.subject)}, {"program", place_.program()}, {"model", place_.model}, {"port", settings_.port}, {"files_sha256", hashes_},
         {"host_files_sha256", place_.host_hashes}, {"arms", words}, {"prompts", settings_.prompts}, {"generations", settings_.generations},
         {"repetitions", settings_.repetitions}, {"rounds", settings_.rounds}, {"order", options_.order}, {"warm_up", settings_.warm_up},
         {"cool_down_s", options_.cool_down_s}, {"arguments", settings_.extra}};
@@ -207,7 +214,7 @@ class Bench {
       return context_.console.step("text", fmt::format("guest CPU and unlocked GPU: {} of {} words the same", text_.agreement.common, text_.agreement.words));
     }
     auto failing = combination();
-    failing.workload = workload_name(place_.model);
+    failing.workload = workload_name(place_);
     remember({{failing, Outcome::failing, "guest CPU and unlocked GPU write different texts", sys::wall_seconds()}});
     throw Error(ErrorKind::unproven, "bench-text-differs",
                 fmt::format("guest CPU and unlocked GPU write different texts: the same for {} of {} words; at least {:.0f} % is needed", text_.agreement.common,
@@ -217,35 +224,16 @@ class Bench {
   }
 
   std::string greedy(Role role) {
-    Launch launch{text_words(place_.model, options_.prompt, options_.text_tokens, role), {}, place_.folder};
-    launch.command.insert(launch.command.begin(), place_.cli);
-    // One token is never slower than one repetition; loading and prompt come first.
-    const Milliseconds silence = std::chrono::seconds(options_.repetition_limit_s) * 2;
-    std::string receipt, why;
-    const Watched ran = started(role, launch, silence, receipt, why);
-    if (ran.status != 0 || !why.empty()) {
-      throw Error(ErrorKind::unproven, "bench-text-failed", fmt::format("the {} text: {}", role_name(role), why.empty() ? "the program ended with " + ran.ending : why))
-          .note(last_words(ran)).fix("see: lumelift inspect; --cli names another program, --no-text-check goes without");
+    const Started started = starter_.write_text(role, options_.prompt, options_.text_tokens);
+    if (started.ran.status != 0 || !started.why.empty()) {
+      throw Error(ErrorKind::unproven, "bench-text-failed",
+                  fmt::format("the {} text: {}", role_name(role), started.why.empty() ? "the program ended with " + started.ran.ending : started.why))
+          .note(last_words(started.ran)).fix("see: lumelift inspect; --cli names another program, --no-text-check goes without");
     }
-    return ran.out;
+    return started.ran.out;
   }
 
   // ---------------------------------------------------------------- one run
-
-  /// Starts a program of one side. `why` says what is wrong with its proof.
-  Watched started(Role role, Launch& launch, Milliseconds silence, std::string& receipt, std::string& why) {
-    if (role != Role::unlocked) { return run_watched(operation_.link->session(), launch, silence); }
-    const std::string path = guest_root(facts_.home) + "/run/bench-" + fresh_token() + ".json";
-    launch.environment = profile_environment(profile_);
-    launch.environment.insert(launch.environment.begin(), {"DYLD_INSERT_LIBRARIES", place_.goal.library});
-    launch.environment.emplace_back("LUMELIFT_RECEIPT", path);
-    launch.environment.emplace_back("LUMELIFT_INHERIT", "0");
-    Watched ran = run_watched(operation_.link->session(), launch, silence);
-    receipt = operation_.link->transfer().read(path, 64u << 10).value_or("");
-    guest().remove_file(path);
-    why = receipt_defect(receipt, ran.pid);
-    return ran;
-  }
 
   void make(const BenchRun& run) {
     if (failed_.contains(run.role)) { return; }
@@ -258,15 +246,17 @@ class Bench {
                                {"host_preference", shown(operation_.host.preference(feature_level_key()))}};
     const auto before = conditions_now(run, conditions, "before");
     const sys::Stopwatch watch;
-    std::string receipt, why;
-    const Watched ran = run.role == Role::host ? on_host(run, conditions) : in_guest(run, conditions, receipt, why);
+    Started started = run.role == Role::host ? on_host(run) : starter_.measure(run);
+    const Watched& ran = started.ran;
     const auto took = watch.elapsed();
     const auto after = conditions_now(run, conditions, "after");
-    if (ran.overdue) { why = ran.ending; }
-    if (const auto jump = ran.clock_jump ? ran.clock_jump : guest_jump(before, after)) { why = "dropped: " + *jump; }
+    if (const auto jump = ran.clock_jump ? ran.clock_jump : guest_jump(before, after)) { started.why = "dropped: " + *jump; }
+    conditions["command"] = started.launch.command;
+    conditions["variables_found"] = run.role == Role::host ? host_variables() : variables_;
+    conditions["variables_set"] = started.launch.environment;
     conditions["seconds"] = static_cast<double>(took.count()) / 1000;
     conditions["ending"] = ran.ending;
-    store(run, ran, conditions, receipt, why);
+    store(run, started, conditions);
     if (ran.status != 0) {
       failed_.insert(run.role);
       return context_.console.warn(fmt::format("{}: the run ended with {}: {}", run.name(), ran.ending, last_words(ran)));
@@ -274,27 +264,20 @@ class Bench {
     context_.console.step(run.name() + " ", summary(run, took));
   }
 
-  Watched in_guest(const BenchRun& run, ordered_json& conditions, std::string& receipt, std::string& why) {
-    Launch launch{bench_words(settings_, run, place_.model), {}, place_.folder};
-    launch.command.insert(launch.command.begin(), place_.bench);
-    Watched ran = started(run.role, launch, silence_limit(run, std::chrono::seconds(options_.repetition_limit_s)), receipt, why);
-    conditions["command"] = launch.command;
-    conditions["variables_found"] = variables_;
-    conditions["variables_set"] = launch.environment;
-    return ran;
+  [[nodiscard]] Started on_host(const BenchRun& run) const {
+    Started started;
+    started.launch.command = bench_words(settings_, run, place_.host_model->string());
+    started.launch.command.insert(started.launch.command.begin(), place_.host_bench->string());
+    started.ran = run_on_host(started.launch.command, silence_limit(run, std::chrono::seconds(options_.repetition_limit_s)) * test_count(settings_));
+    started.why = started.ran.defect;
+    return started;
   }
 
-  Watched on_host(const BenchRun& run, ordered_json& conditions) const {
-    auto words = bench_words(settings_, run, place_.host_model->string());
-    words.insert(words.begin(), place_.host_bench->string());
-    conditions["command"] = words;
-    const auto found = relevant_variables(host_environment());
-    auto kept = ordered_json::array();
-    for (const auto& line : found) {
-      if (forbidden_in_stock({line}).empty()) { kept.push_back(line); }
-    }
-    conditions["variables_found"] = kept;
-    return run_on_host(words, silence_limit(run, std::chrono::seconds(options_.repetition_limit_s)) * test_count(settings_));
+  /// Those that run_on_host() leaves to a program.
+  static std::vector<std::string> host_variables() {
+    auto found = relevant_variables(host_environment());
+    std::erase_if(found, [](const std::string& line) { return !forbidden_in_stock({line}).empty(); });
+    return found;
   }
 
   std::vector<Asked> conditions_now(const BenchRun& run, ordered_json& conditions, const char* when) {
@@ -315,14 +298,14 @@ class Bench {
     return fmt::format("the guest's clock moved {} s in {:.1f} s", moved, passed);
   }
 
-  void store(const BenchRun& run, const Watched& ran, const ordered_json& conditions, const std::string& receipt, const std::string& why) const {
+  void store(const BenchRun& run, const Started& started, const ordered_json& conditions) const {
     const auto name = run.name();
-    folder_->write(name + ".json", ran.out);
-    folder_->write(name + ".stderr", ran.err);
+    folder_->write(name + ".json", started.ran.out);
+    folder_->write(name + ".stderr", started.ran.err);
     folder_->write(name + ".conditions.json", dumped(conditions));
-    if (!receipt.empty()) { folder_->write(name + ".receipt.json", receipt); }
-    if (!why.empty()) { folder_->write(name + ".refused", why); }
-    folder_->write(name + ".status", fmt::format("{}\n", ran.status));
+    if (!started.receipt.empty()) { folder_->write(name + ".receipt.json", started.receipt); }
+    if (!started.why.empty()) { folder_->write(name + ".refused", started.why); }
+    folder_->write(name + ".status", fmt::format("{}\n", started.ran.status));
   }
 
   std::string summary(const BenchRun& run, Milliseconds took) const {
@@ -380,6 +363,7 @@ class Bench {
   HostFacts host_;
   std::optional<BenchFolder> folder_;
   TextCheck text_;
+  BenchStarter starter_;
   std::vector<Arm> arms_;
   std::set<Role> failed_;  ///< arms whose program does not run: their further rounds would not either
   bool warm_ = false;      ///< something was measured just now
@@ -391,7 +375,7 @@ int run_bench(Context& context, const BenchOptions& options) {
   const BenchSettings settings = settings_from(options);
   const Profile profile = load_profile(options.profile, context.templates);
   const auto kit = load_kit(context.libexec);
-  const BenchSources sources = bench_sources(options, kit);
+  const BenchSources sources = bench_sources(options, settings.subject, kit, context.templates);
   for (const auto& remark : sources.remarks) { context.console.warn(remark); }
   Operation operation(context, options.target, "bench", Operation::Touch::world);
   const auto awake = stay_awake();
@@ -399,7 +383,7 @@ int run_bench(Context& context, const BenchOptions& options) {
   operation.finish_former();
   operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
   const GuestFacts facts = operation.link->guest().facts(Deadline::in(answer));
-  const BenchPlace place = bench_place(options, sources, profile, kit, facts, *operation.link);
+  const BenchPlace place = bench_place(options, settings.subject, sources, profile, kit, facts, *operation.link);
   const Plan plan = plan_guest(operation.found.name, place.goal, operation.link->guest().look(place.goal.paths(), Deadline::in(look_limit)), {}, facts);
 
   // Programs and model go in through the journal like any other change, and out again.

@@ -203,6 +203,8 @@ struct BenchOptions {
   std::optional<std::filesystem::path> model, bench, cli;  ///< files of this Mac, copied into the guest for the run
   std::vector<std::filesystem::path> files;                ///< what the programs need beside them: libraries, folders
   std::string guest_model, guest_bench, guest_cli;         ///< or what is there already
+  std::string server_url;                  ///< "http://127.0.0.1:PORT": `bench` is a server that is asked there
+  bool mlx = false;                        ///< `guest_bench` is a Python with mlx-lm
   std::optional<std::filesystem::path> host_model, host_bench;  ///< for the bare-metal arm
   bool no_host = false;                    ///< no bare-metal arm even where llama-bench is on PATH
   std::string prompts = "512", generations = "128";

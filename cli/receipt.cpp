@@ -1,5 +1,8 @@
 #include "cli/receipt.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -35,6 +38,27 @@ std::optional<Receipt> parse_receipt(std::string_view text) {
   receipt.reason = text_of(object, "reason");
   receipt.json = object.dump(-1, ' ', false, json::error_handler_t::replace);
   return receipt;
+}
+
+std::string receipt_defect(std::string_view receipt, std::optional<int> pid) {
+  const auto seen = parse_receipt(receipt);
+  if (!seen) { return "the library wrote no receipt: it was not in the process"; }
+  if (!pid || seen->pid != *pid) { return "the library's receipt is of another process"; }
+  if (seen->outcome == "active") { return {}; }
+  return fmt::format("the library was {}: {}", seen->outcome, seen->reason);
+}
+
+std::string receipts_defect(std::string_view receipts) {
+  std::string defect = "the library wrote no receipt: it was in none of the processes";
+  while (!receipts.empty()) {
+    const auto line = receipts.substr(0, receipts.find('\n'));
+    receipts.remove_prefix(std::min(receipts.size(), line.size() + 1));
+    const auto seen = parse_receipt(line);
+    if (!seen || seen->outcome.empty()) { continue; }
+    if (seen->outcome == "active") { return {}; }
+    defect = "the library is in the processes, but none of them asked for the GPU with it";
+  }
+  return defect;
 }
 
 }  // namespace lumelift

@@ -18,4 +18,9 @@ struct Receipt {
 /// Nothing for what is no JSON object. Pure.
 [[nodiscard]] std::optional<Receipt> parse_receipt(std::string_view text);
 
+/// Why a receipt does not prove that process `pid` was unlocked; empty when it does.
+[[nodiscard]] std::string receipt_defect(std::string_view receipt, std::optional<int> pid);
+/// The same for the receipts of a process and all of its children, one a line: one of them must have the raised answers.
+[[nodiscard]] std::string receipts_defect(std::string_view receipts);
+
 }  // namespace lumelift

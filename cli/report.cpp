@@ -160,7 +160,7 @@ void Builder::compare_sides(Group& group) {
   const auto& stock = group.pools.at(Role::stock).first();
   const auto& unlocked = group.pools.at(Role::unlocked).first();
   if (!stock.banner || !unlocked.banner || !stock.banner->present() || !unlocked.banner->present()) {
-    find(Level::noted, group.name, "no banner beside both guest arms: that they differ in more than name is not shown");
+    if (!unlocked.receipt) find(Level::noted, group.name, "no banner beside both guest arms: that they differ in more than name is not shown");
   } else if (stock.banner->same_answers(*unlocked.banner)) {
     find(Level::refused, fmt::format("{} and {}", stock.source, unlocked.source),
          fmt::format("both banners show {}: one of the two is not what it is called", stock.banner->summary()));

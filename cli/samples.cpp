@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json_text.hpp"
+#include "cli/samples_document.hpp"
 #include "cli/statistics.hpp"
 
 namespace lumelift {
@@ -244,72 +245,6 @@ bool looks_like_llama(const json& object) {
          (object.contains("build_commit") || object.contains("samples_ns") || object.contains("samples_ts"));
 }
 
-void mlx_row(const json& document, const char* rate_key, const char* tokens_key, const char* prefix, Arm& arm) {
-  Row row;
-  const auto& configuration = document.at("configuration");
-  const auto tokens = integer_of(configuration, tokens_key);
-  row.test = fmt::format("{}{}", prefix, tokens);
-  for (const auto& sample : document.at("samples")) {
-    if (!sample.is_object() || !sample.contains(rate_key) || !sample[rate_key].is_number()) {
-      throw Refusal{fmt::format("sample {} has no {}", row.rates.size() + 1, rate_key)};
-    }
-    row.rates.push_back(sample[rate_key].get<double>());
-    if (!std::isfinite(row.rates.back()) || row.rates.back() <= 0) {
-      throw Refusal{fmt::format("{} holds {}, which no measurement gives", rate_key, row.rates.back())};
-    }
-    if (sample.contains(tokens_key) && sample[tokens_key] != tokens) {
-      throw Refusal{fmt::format("sample {} ran {} tokens, not {}", row.rates.size(), sample[tokens_key].dump(), tokens)};
-    }
-  }
-  if (row.rates.empty()) throw Refusal{"samples is empty"};
-  if (const auto medians = document.find("median"); medians != document.end() && medians->contains(rate_key)) {
-    const auto median = summarise(row.rates).median;
-    if (!medians->at(rate_key).is_number() || std::abs(medians->at(rate_key).get<double>() - median) > 1e-9 * median) {
-      throw Refusal{fmt::format("median {} does not follow from the samples: the file was edited", rate_key)};
-    }
-  }
-  for (const auto& [key, value] : configuration.items()) {
-    if (!value.is_structured()) row.settings[key] = setting_text(value);
-  }
-  if (const auto& model = document.at("model"); model.contains("revision")) {
-    row.settings["model_revision"] = model["revision"].dump();
-  }
-  arm.rows.push_back(std::move(row));
-}
-
-Arm mlx_arm(const json& document, std::string source) {
-  Arm arm;
-  arm.source = std::move(source);
-  arm.tool = "MLX-LM";
-  try {
-    const auto& model = document.at("model");
-    if (!model.is_object() || !document.at("configuration").is_object()) throw Refusal{"model or configuration is no object"};
-    arm.model = last_part(text_of(model, "id"));
-    if (arm.model.empty()) throw Refusal{"the model has no id"};
-    if (const auto runtime = document.find("runtime"); runtime != document.end() && runtime->is_object()) {
-      for (const auto* key : {"python", "mlx", "mlx_lm"}) {
-        if (const auto version = text_of(*runtime, key); !version.empty()) {
-          arm.build += fmt::format("{}{} {}", arm.build.empty() ? "" : ", ", key, version);
-        }
-      }
-      arm.platform = text_of(*runtime, "platform");
-    }
-    if (arm.build.empty()) throw Refusal{"the runtime does not say its versions"};
-    mlx_row(document, "prompt_tps", "prompt_tokens", "pp", arm);
-    mlx_row(document, "generation_tps", "generation_tokens", "tg", arm);
-  } catch (const Refusal& refusal) {
-    arm.refusals.push_back(refusal.reason);
-  } catch (const json::exception&) {
-    arm.refusals.push_back("keys of the harness are missing or have other types");
-  }
-  return arm;
-}
-
-bool looks_like_mlx(const json& document) {
-  return document.is_object() && document.contains("samples") && document["samples"].is_array() &&
-         document.contains("configuration") && document.contains("model");
-}
-
 }  // namespace
 
 std::string_view role_name(Role role) {
@@ -333,8 +268,8 @@ std::optional<Arm> parse_arm(std::string_view text, std::string source) {
     if (!document.empty() && !looks_like_llama(document.front())) return std::nullopt;
     return llama_arm(document.get_ref<const json::array_t&>(), std::move(source));
   }
-  if (looks_like_mlx(document)) return mlx_arm(document, std::move(source));
   if (looks_like_llama(document)) return llama_arm({document}, std::move(source));
+  if (document.is_object()) return document_arm(text, std::move(source));
   if (!document.is_discarded()) return std::nullopt;
 
   // Not one JSON value: lines of them, or the list of a run that was killed.

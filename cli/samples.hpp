@@ -32,7 +32,7 @@ struct Arm {
   Role role = Role::unknown;
   std::string role_from;  ///< what the role was taken from: "file name", "banner", "--arm", "settings"
   std::string source;     ///< the file, as a reader should see it
-  std::string tool;       ///< "llama.cpp", "MLX-LM"
+  std::string tool;       ///< "llama.cpp", "MLX-LM", "llama-server", "Ollama"
   std::string model;      ///< label: the file's name without folders and suffix, or the last part of the model's id
   std::string kind;       ///< llama.cpp's own words for the model's type and quantisation; empty elsewhere
   std::string build;      ///< what must be equal for two arms to be comparable: commit and number, or versions
@@ -43,13 +43,14 @@ struct Arm {
   bool virtual_cpu = false;
   std::vector<Row> rows;
   std::optional<Banner> banner;          ///< from the standard error beside it
+  bool receipt = false;                  ///< the library's receipt beside it shows raised answers
   std::optional<int> status;             ///< exit status of the program, where recorded
   std::vector<std::string> refusals;     ///< reasons; an arm with one is not used
   std::vector<std::string> notes;
 };
 
-/// Reads the standard output of llama-bench (`-o json`, `-o jsonl`, any version, by key name) or the JSON of an MLX-LM
-/// harness. Nothing where the text is JSON but no benchmark at all. Damage (truncated, edited, impossible values, missing
+/// Reads the standard output of llama-bench (`-o json`, `-o jsonl`, any version, by key name), the JSON of an MLX-LM harness, or
+/// what `bench --target` keeps of a server's replies. Nothing where the text is JSON but no benchmark at all. Damage (truncated, edited, impossible values, missing
 /// keys) never throws: it becomes a refusal of the arm. `source` is only copied.
 ///
 /// Rates come from `samples_ns`, the primary measurement, and are kept to six significant digits, which is how llama-bench

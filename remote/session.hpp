@@ -20,6 +20,7 @@ struct _LIBSSH2_SESSION;
 namespace lumelift {
 
 struct Interaction;
+struct HttpReply;
 
 /// A way to the guest: a socket, and the program that carries its bytes where it is not the network's own.
 struct Route {
@@ -122,6 +123,7 @@ class Session {
   std::unique_ptr<State> state_;
   friend class Transfer;
   friend class SftpFile;
+  friend std::optional<HttpReply> http(Session&, int, std::string_view, std::string_view, const sys::Deadline&);
 };
 
 /// A remote program being fed. Not thread-safe; lives no longer than its Session.

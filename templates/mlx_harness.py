@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures MLX-LM as llama-bench measures llama.cpp: prompt and generation rates of fixed lengths, no early end.
 
-Needs `mlx-lm` in the Python that runs it. Writes one JSON object, which `lumelift report` and `lumelift evidence` read:
+Needs `mlx-lm` in the Python that runs it. `lumelift bench VM --mlx` starts it for each arm. By hand, it writes one JSON object,
+which `lumelift report` and `lumelift evidence` read:
 
     lumelift run VM --stock -- python3 mlx_harness.py --model FOLDER -o stock.json
     lumelift run VM         -- python3 mlx_harness.py --model FOLDER -o unlocked.json
@@ -35,6 +36,9 @@ def options():
     parser.add_argument("-p", "--prompt-tokens", type=positive, default=512)
     parser.add_argument("-n", "--generation-tokens", type=positive, default=128)
     parser.add_argument("-r", "--repeats", type=positive, default=10)
+    parser.add_argument("--cpu", action="store_true", help="without the GPU")
+    parser.add_argument("--no-warmup", action="store_true")
+    parser.add_argument("--text", metavar="PROMPT", help="measure nothing; print the greedy continuation of this text, -n tokens at most")
     parser.add_argument("--warmup-prompt-tokens", type=positive, default=64)
     parser.add_argument("--warmup-generation-tokens", type=positive, default=16)
     parser.add_argument("--seed", type=int, default=42)
@@ -60,13 +64,22 @@ def described(model):
 
 
 class Harness:
-    def __init__(self, model):
+    def __init__(self, model, cpu):
+        if cpu:
+            import mlx.core
+            mlx.core.set_default_device(mlx.core.cpu)
         from mlx_lm import load, stream_generate
         self.generate = stream_generate
         self.model, self.tokenizer = load(model)
-        # Nothing ends a text but its length.
-        self.tokenizer._eos_token_ids = set()
         self.words = int(self.tokenizer.vocab_size)
+
+    def text(self, prompt, tokens):
+        """The library's own default is greedy."""
+        return "".join(step.text for step in self.generate(self.model, self.tokenizer, prompt, max_tokens=tokens))
+
+    def never_end(self):
+        """Nothing ends a text but its length."""
+        self.tokenizer._eos_token_ids = set()
 
     def measure(self, prompt_tokens, generation_tokens, seed):
         source = random.Random(seed)
@@ -85,8 +98,14 @@ class Harness:
 
 def main():
     wanted = options()
-    harness = Harness(wanted.model)
-    warmup = harness.measure(wanted.warmup_prompt_tokens, wanted.warmup_generation_tokens, wanted.seed - 1)
+    harness = Harness(wanted.model, wanted.cpu)
+    if wanted.text is not None:
+        print(harness.text(wanted.text, wanted.generation_tokens))
+        return
+    harness.never_end()
+    warmup = None
+    if not wanted.no_warmup:
+        warmup = harness.measure(wanted.warmup_prompt_tokens, wanted.warmup_generation_tokens, wanted.seed - 1)
     samples = [harness.measure(wanted.prompt_tokens, wanted.generation_tokens, wanted.seed + i) for i in range(wanted.repeats)]
     result = {
         "schema_version": 1,
@@ -95,7 +114,7 @@ def main():
         "configuration": {
             "prompt_tokens": wanted.prompt_tokens, "generation_tokens": wanted.generation_tokens, "repeats": wanted.repeats,
             "warmup_prompt_tokens": wanted.warmup_prompt_tokens, "warmup_generation_tokens": wanted.warmup_generation_tokens,
-            "seed": wanted.seed, "eos_stopping": False},
+            "seed": wanted.seed, "eos_stopping": False, **({"devices": "none"} if wanted.cpu else {})},
         "warmup": warmup,
         "samples": samples,
         "median": {key: statistics.median(sample[key] for sample in samples) for key in ("prompt_tps", "generation_tps", "peak_memory_gb")},

@@ -20,12 +20,12 @@ def load(path):
     return None, Tokenizer()
 def stream_generate(model, tokenizer, prompt, max_tokens):
     with open(os.environ["PROMPTS"], "a") as log:
-        log.write(",".join(map(str, prompt)) + "\\n")
+        log.write(",".join(map(str, [prompt] if isinstance(prompt, str) else prompt)) + "\\n")
     if os.environ.get("SHORT"): max_tokens -= 1
     speed = float(os.environ.get("SPEED", "1"))
     for n in range(1, max_tokens + 1):
         if 2 in tokenizer._eos_token_ids and n > 3: return
-        yield types.SimpleNamespace(prompt_tokens=len(prompt), prompt_tps=1000.0 * speed, generation_tokens=n,
+        yield types.SimpleNamespace(text=f"{n} ", prompt_tokens=len(prompt), prompt_tps=1000.0 * speed, generation_tokens=n,
             generation_tps=100.0 * speed, peak_memory=1.5, finish_reason="length" if n == max_tokens else None)
 '''
 
@@ -61,6 +61,23 @@ def test_prompts_follow_from_the_seed_and_differ_between_repeats(harness, tmp_pa
     prompts = (tmp_path / "prompts").read_text().splitlines()
     assert len(prompts) == 8 and prompts[:4] == prompts[4:] and len(set(prompts)) == 4
     assert all(len(prompt.split(",")) == 32 for prompt in prompts[1:4])
+
+
+def test_a_greedy_text_may_end_where_the_model_ends_it(harness, tmp_path):
+    done = harness("--text", "Name the planets", "-n", 8)
+    assert done.returncode == 0 and done.stdout == "1 2 3 \n", done
+    assert (tmp_path / "prompts").read_text() == "Name the planets\n"
+
+
+def test_the_cpu_arm_is_on_the_cpu_and_says_so(harness, tmp_path):
+    (tmp_path / "mlx").mkdir()
+    (tmp_path / "mlx/__init__.py").write_text("")
+    (tmp_path / "mlx/core.py").write_text("cpu = 'the CPU'\ndef set_default_device(device):\n    print(device, file=__import__('sys').stderr)\n")
+    done = harness("--cpu", "--no-warmup", "-r", 2, "-p", 8, "-n", 4)
+    assert done.returncode == 0 and "the CPU" in done.stderr, done
+    made = json.loads(done.stdout)
+    assert made["configuration"]["devices"] == "none" and made["warmup"] is None and len(made["samples"]) == 2
+    assert len((tmp_path / "prompts").read_text().splitlines()) == 2
 
 
 def test_a_text_that_ends_early_is_no_result(harness, tmp_path):

@@ -4,6 +4,7 @@
 
 #include "cli/bench_folder.hpp"
 #include "cli/bench_programs.hpp"
+#include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
 #include "tests/unit/scratch.hpp"
 
@@ -35,7 +36,7 @@ TEST_CASE("the CPU arm is kept off the GPU by both options") {
   settings.warm_up = false;
   settings.extra = {"-fa", "1"};
   CHECK(bench_words(settings, {Role::cpu, 1, 4}, "/m.gguf") ==
-        std::vector<std::string>{"-m", "/m.gguf", "-p", "512", "-n", "128", "-r", "4", "-o", "json", "-dev", "none", "-ngl", "0", "--no-warmup", "-fa", "1"});
+        std::vector<std::string>{"-m", "/m.gguf", "-p", "512", "-n", "128", "-r", "4", "-o", "json", "--no-warmup", "-dev", "none", "-ngl", "0", "-fa", "1"});
   CHECK(bench_words(BenchSettings{}, {Role::stock, 1, 5}, "m").size() == 10);
 }
 

@@ -1,7 +1,9 @@
-// A small inference server: answers over HTTP on --port, or works by itself without one, until SIGTERM.
+// A small inference server: answers over HTTP on --port, or works by itself without one, until SIGTERM. As `ollama serve` it
+// listens on the port of OLLAMA_HOST, holds one model of its own, and answers as Ollama does.
 #include "llama.h"
 
 static Model model;
+static Kernel best;  // what the device allows; a request may ask for less
 static volatile bool stopping;
 
 static void stop(int number) {
@@ -43,6 +45,15 @@ static int number_after(const char* text, const char* key, int fallback) {
   return value < 1 ? fallback : value > 4096 ? 4096 : value;
 }
 
+// One token for each word of a JSON string.
+static int words_in(const char* text) {
+  const char* at = strchr(text, '"');
+  int words = 0;
+  for (bool inside = false; at && *++at && *at != '"'; inside = *at != ' ')
+    if (*at != ' ' && !inside) ++words;
+  return words ? words : 1;
+}
+
 static void reply(int client, const char* status, const char* body) {
   char head[256];
   const int size =
@@ -53,7 +64,7 @@ static void reply(int client, const char* status, const char* body) {
 }
 
 static void serve(int client) {
-  char request[8192];
+  static char request[65536];
   size_t used = 0;
   long got;
   struct pollfd wait = {client, 1, 0};
@@ -69,8 +80,12 @@ static void serve(int client) {
   request[used] = 0;
   static char out[6000];
   const char* prompt = strstr(request, "\"prompt\"");
-  const int prompt_tokens = prompt ? (int)(strlen(prompt) / 4) + 1 : 1;
+  const int prompt_tokens = prompt ? words_in(prompt + 9) : 1;
   if (!strncmp(request, "GET /health", 11)) return reply(client, "200 OK", "{\"status\":\"ok\"}");
+  if (!strncmp(request, "GET /props", 10)) return reply(client, "200 OK", "{\"build_info\":\"b1-1ab0000\"}");
+  if (!strncmp(request, "GET /api/version", 16)) return reply(client, "200 OK", "{\"version\":\"0.0.1\"}");
+  if (!strncmp(request, "GET /api/tags", 13))
+    return reply(client, "200 OK", "{\"models\":[{\"name\":\"tiny:latest\",\"model\":\"tiny:latest\",\"digest\":\"0123456789ab\"}]}");
   if (!strncmp(request, "POST /completion", 16)) {
     const Run r = generate(prompt_tokens, number_after(request, "n_predict", 16));
     snprintf(out, sizeof out,
@@ -82,10 +97,13 @@ static void serve(int client) {
     return reply(client, "200 OK", out);
   }
   if (!strncmp(request, "POST /api/generate", 18)) {  // the reply of Ollama, durations in nanoseconds
+    if (!strstr(request, "\"tiny\"") && strstr(request, "\"model\""))
+      return reply(client, "404 Not Found", "{\"error\":\"model not found, try pulling it first\"}");
+    model.kernel = strstr(request, "\"num_gpu\":0") ? kernel_cpu : best;
     const Run r = generate(prompt_tokens, number_after(request, "num_predict", 16));
     snprintf(
         out, sizeof out,
-        "{\"response\":\"%s\",\"done\":true,\"prompt_eval_count\":%d,\"prompt_eval_duration\":%.0f,\"eval_count\":%d,"
+        "{\"model\":\"tiny\",\"response\":\"%s\",\"done\":true,\"context\":[1,2],\"prompt_eval_count\":%d,\"prompt_eval_duration\":%.0f,\"eval_count\":%d,"
         "\"eval_duration\":%.0f}",
         r.text, r.prompt, r.prompt_seconds * 1e9, r.generated, r.generation_seconds * 1e9);
     return reply(client, "200 OK", out);
@@ -108,12 +126,19 @@ static int listen_on(int port) {
 int main(int argc, char** argv) {
   const char* path = NULL;
   int port = 0, fd = -1;
-  bool once = false;
+  bool once = false, cpu = false;
+  const char* host = getenv("OLLAMA_HOST");
+  if (argc == 2 && !strcmp(argv[1], "serve")) {
+    const char* colon = host ? strrchr(host, ':') : NULL;
+    port = colon ? atoi(colon + 1) : 11434;
+    argc = 1;
+  }
   for (int i = 1; i < argc; ++i) {
     const char* value = i + 1 < argc ? argv[i + 1] : "";
     if (!strcmp(argv[i], "--once")) { once = true; continue; }
     if (!strcmp(argv[i], "-m") || !strcmp(argv[i], "--model")) path = value;
     else if (!strcmp(argv[i], "--port")) port = atoi(value);
+    else if (!strcmp(argv[i], "-dev")) cpu = !strcmp(value, "none");
     else if (strcmp(argv[i], "--host") && strcmp(argv[i], "-ngl") && strcmp(argv[i], "-c")) {
       fprintf(stderr, "error: invalid argument: %s\n", argv[i]);
       return 1;
@@ -121,6 +146,8 @@ int main(int argc, char** argv) {
     ++i;
   }
   ask_device(&model);
+  best = model.kernel;
+  if (cpu) model.kernel = kernel_cpu;
   if (!load_model(&model, path)) return 1;
   if (once) {
     const Run r = generate(64, 64);
