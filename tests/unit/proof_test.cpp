@@ -4,6 +4,7 @@
 
 #include "cli/bench_programs.hpp"
 #include "cli/json_text.hpp"
+#include "cli/receipt.hpp"
 #include "cli/samples.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
