@@ -7,7 +7,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANUAL = ROOT / "docs/errors.md"
 
 # Words of that shape in the sources that are no ids: names, and words between two halves of the program.
-OTHER_WORDS = {
+OTHER_WORDS = {"llama-server", "lumelift-server", 
     "lumelift-evidence", "lumelift-probe", "llama-bench", "llama-cli", "keyboard-interactive", "write-test", "start-for-rollback", "password-file",
     "bug-report", "nlohmann-json", "yaml-cpp", "ssh-keygen", "sshd-session", "power-on", "power-off",
     "lumelift-fleet-plan",

@@ -89,9 +89,9 @@ static void serve(int client) {
   if (!strncmp(request, "POST /completion", 16)) {
     const Run r = generate(prompt_tokens, number_after(request, "n_predict", 16));
     snprintf(out, sizeof out,
-             "{\"content\":\"%s\",\"timings\":{\"prompt_n\":%d,\"prompt_ms\":%.3f,\"prompt_per_second\":%.3f,"
+             "{\"content\":\"%s\",\"timings\":{\"prompt_n\":%d,\"prompt_ms\":%.9g,\"prompt_per_second\":%.9g,"
              "\"predicted_n\":%d,"
-             "\"predicted_ms\":%.3f,\"predicted_per_second\":%.3f}}",
+             "\"predicted_ms\":%.9g,\"predicted_per_second\":%.9g}}",
              r.text, r.prompt, r.prompt_seconds * 1e3, r.prompt / r.prompt_seconds, r.generated,
              r.generation_seconds * 1e3, r.generated / r.generation_seconds);
     return reply(client, "200 OK", out);
