@@ -1,8 +1,11 @@
 """Finds the lab and the guest from the path a stand-in was called by, and the code that answers for its name."""
 
 import os
+import sys
 
-from world import World, run_tool
+from world import World, give_up_capabilities, run_tool, set_title
+
+served = False                    # forked by a server (server.py), rather than started by its caller
 
 
 def lift_file_limit():
@@ -12,11 +15,16 @@ def lift_file_limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
-def main(called_as, argv):
+def main(called_as, argv, caller=None):
+    """Answers one call and ends this process. `caller`: the process that was called, where a server answers for it."""
+    global served  # one call per process
+    served = caller is not None
     folder, tool = os.path.split(called_as)
     if "/vms/" in folder and "/root/" in folder + "/":
         lab, _, rest = folder.rpartition("/vms/")
         lift_file_limit()
+        if served:
+            give_up_capabilities()
         world = World(lab)
         vm = world.vm(rest.split("/", 1)[0])
         if tool == "launchctl":
@@ -33,4 +41,13 @@ def main(called_as, argv):
     else:
         from host_tools import TOOLS
         answer = TOOLS[tool]
-    run_tool(world, tool, argv, lambda words: answer(world, words))
+    run_tool(world, tool, argv, lambda words: answer(world, words), caller=caller)
+
+
+def again(argv):
+    """Becomes another call of the same stand-in, in a process that stays and that others find by its command line."""
+    called_as = sys.argv[0]
+    if not served:
+        os.execv(called_as, [called_as, *argv])
+    set_title(["/usr/bin/python3", "-IS", called_as, *argv], os.path.basename(called_as))
+    main(called_as, argv, os.getppid())

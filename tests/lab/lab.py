@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -22,9 +21,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import server  # noqa: E402
 import sshd  # noqa: E402
 from session import REAL_SFTP, login_shell  # noqa: E402
-from tools import build_guest_root  # noqa: E402
+from tools import build_guest_root, standin  # noqa: E402
 from world import (HOST_TOOLS, VM_DEFAULTS, Vm, World, alive, descendants, kill_exactly, locked, read_json,  # noqa: E402
                    start_time, write_json)
 
@@ -55,7 +55,7 @@ class Lab:
         prefix, port = free_corner()
         write_json(self.world.path("lab.json"), {"build": build, "prefix": prefix, "port": port, **options})
         for tool in HOST_TOOLS:
-            os.symlink(os.path.join(HERE, "bin", "standin"), self.world.path("host", "bin", tool))
+            os.symlink(standin(build), self.world.path("host", "bin", tool))
         key = os.path.join(self.world.home, ".ssh", "id_ed25519")
         sshd.make_key(key, comment="lab")
         write_json(self.world.path("host", "preferences.json"), {})
@@ -109,9 +109,9 @@ class Lab:
         return self
 
     def guard(self, pid):
-        """A small process in its own session that takes the lab down when process `pid` ends, however it ends."""
-        subprocess.Popen([os.path.join(HERE, "lab"), "guard", self.dir, str(pid), str(start_time(pid))], start_new_session=True,
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode = 0
+        """A small process in its own session that answers for the stand-ins, and takes the lab down when process `pid` ends, however it ends."""
+        if not server.serve(self.dir, pid, start_time(pid)):
+            raise LabError(f"the lab's server did not start: {read_text(self.world.path('server.log'))}")
 
     def boot(self, name, *words, wait=True):
         """Starts a VM through the `lume` stand-in and waits until its server answers."""
@@ -340,19 +340,3 @@ def take_down(world):
         kill_exactly(item["pid"], item["start"])
     while living("keeper", "guard", "vm", "hang", "serve", "sshd") and time.monotonic() < deadline:
         time.sleep(0.01)
-
-
-def guard(directory, pid, started):
-    """Waits for the end of the process that owns the lab, then takes the lab down."""
-    world = World(directory)
-    world.record_process("guard")
-    try:
-        fd = os.pidfd_open(pid)
-        if alive(pid, started):
-            import select
-            select.select([fd], [], [])
-    except ProcessLookupError:
-        pass
-    if os.path.exists(world.path("lab.json")):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        take_down(world)

@@ -75,8 +75,20 @@ def address_of(vm, run):
     return vm["stale_ip"] if age < vm["ip_delay"] + vm["stale_lease"] else run["ip"]
 
 
-def port_answers(address, port):
+def port_answers(vm, address, port):
+    """Would a connection be taken? Of a plain guest the kernel is asked whether somebody listens there, since a connection would
+    cost its server a process: an address in use for listening is the only one that cannot be shared."""
     import _socket
+    if vm["boot"] == "ok" and not vm["proxy"] and not vm["reset_first"]:
+        probe = _socket.socket()
+        probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return True
+        finally:
+            probe.close()
+        return False
     probe = _socket.socket()
     probe.settimeout(2)
     try:
@@ -96,7 +108,7 @@ def describe(vm: Vm):
     options = run["options"] if run else {}
     reachable = None
     if address:
-        reachable = vm["ssh_available"] if vm["ssh_available"] is not None else port_answers(address, vm.port)
+        reachable = vm["ssh_available"] if vm["ssh_available"] is not None else port_answers(vm, address, vm.port)
     shares = options.get("shared") or None
     vnc = f"vnc://:secret-{vm.name}@127.0.0.1:{5900 + run['boot'] % 90}" if run and options.get("vnc") != "disabled" else None
     return {
@@ -211,7 +223,8 @@ def cmd_run(world, words):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.closerange(3, 256)
         # The stand-in again, as `nohup lume run …` would: its own call, its own faults.
-        os.execv(sys.argv[0], [sys.argv[0], "run", *[word for word in words if word != "--detach"]])
+        from dispatch import again
+        again(["run", *[word for word in words if word != "--detach"]])
     world_record(world, child)
     print(f"Started '{name}' in the background (PID {child}).")
     print(f"Log: {target}")

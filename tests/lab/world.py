@@ -184,6 +184,23 @@ def descendants(root):
     return found
 
 
+def set_title(words, name):
+    """Shows this process to others under the command line `words` and `name`: without, a server's child looks like the server."""
+    import ctypes
+    with open("/proc/self/stat", "rb") as file:
+        begin, end = map(int, file.read().rpartition(b")")[2].split()[45:47])
+    text = b"\0".join(map(os.fsencode, words))[: end - begin - 1]
+    ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
+    ctypes.CDLL(None).prctl(15, os.fsencode(name)[:15])
+
+
+def give_up_capabilities():
+    """What setpriv did for the guest's other processes (see session.py): root without powers."""
+    if os.geteuid() == 0:
+        import ctypes
+        ctypes.CDLL(None).capset((0x20080522).to_bytes(4, "little") + bytes(4), bytes(24))
+
+
 def die_with_parent():
     """Asks the kernel to kill this process when its parent ends."""
     import ctypes
@@ -315,9 +332,8 @@ class World:
 
     # Calls and faults
 
-    def note_target(self):
-        """Writes down the lumelift process above us, so that a fault in the guest knows whom to kill."""
-        pid = os.getppid()
+    def note_target(self, pid):
+        """Writes down the lumelift process that `pid` is or is below of, so that a fault in the guest knows whom to kill."""
         while pid > 1:
             fields = stat_fields(pid)
             if not fields:
@@ -412,11 +428,11 @@ def hang(world, fault):
         time.sleep(3600)
 
 
-def run_tool(world, tool, argv, main, vm=None):
-    """Runs `main(argv)` as a logged call, with the fault that applies to it. Never returns."""
+def run_tool(world, tool, argv, main, vm=None, caller=None):
+    """Runs `main(argv)` as a logged call, with the fault that applies to it. Never returns. `caller`: see dispatch.main."""
     number = world.log_start(tool, argv, vm)
     if not vm:
-        world.note_target()
+        world.note_target(caller or os.getppid())
     fault = world.fault_for(tool, argv, vm) or {}
     target = world.target() if fault.get("kill_parent") else None
 
