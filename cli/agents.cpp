@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/json_text.hpp"
 #include "cli/readiness.hpp"
+#include "cli/receipt.hpp"
 #include "cli/yaml_reader.hpp"
 #include "remote/log.hpp"
 #include "shim/plist.hpp"
@@ -29,11 +29,8 @@ std::string string_in(const PropertyDict& dict, std::string_view key) {
 std::string library_state(GuestLink& link, const AgentSeen& seen) {
   for (const auto& [name, value] : seen.environment) {
     if (name != "LUMELIFT_RECEIPT" || !value.starts_with('/')) { continue; }
-    const std::string written = link.transfer().read(value, receipt_cap).value_or("");
-    const json receipt = json::parse(json_text(written), nullptr, false);
-    if (!receipt.is_object() || receipt.value("pid", json()) != *seen.pid) { return "no receipt"; }
-    const auto outcome = receipt.find("outcome");
-    return outcome != receipt.end() && outcome->is_string() ? outcome->get<std::string>() : "no receipt";
+    const auto receipt = parse_receipt(link.transfer().read(value, receipt_cap).value_or(""));
+    if (receipt && receipt->pid == *seen.pid && !receipt->outcome.empty()) { return receipt->outcome; }
   }
   return "no receipt";
 }

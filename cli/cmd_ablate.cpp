@@ -28,7 +28,7 @@ class Ablation {
  public:
   Ablation(Context& context, const AblateOptions& options)
       : context_(context), options_(options), profile_(load_profile(options.profile, context.templates)), kit_(load_kit(context.libexec)),
-        variables_(variables_from(options.variables)), operation_(context, options.target, "ablate", Operation::Touch::world) {}
+        operation_(context, options.target, "ablate", Operation::Touch::world) {}
 
   int go() {
     operation_.finish_former();
@@ -130,12 +130,7 @@ class Ablation {
   }
 
   void run(AblationArm& arm, const Variables& variables) {
-    Launch launch;
-    launch.command = options_.command;
-    const std::string program = program_path(options_.command, guest_files(*operation_.link));
-    launch.command.front() = program.starts_with("~/") ? guest_path(program, facts_.home) : program;
-    launch.folder = options_.folder.empty() ? std::string() : guest_path(options_.folder, facts_.home);
-    launch.environment = variables_;
+    Launch launch = launch_in_guest(options_.command, options_.variables, options_.folder, guest_files(*operation_.link), facts_.home);
     launch.environment.insert(launch.environment.begin(), variables.begin(), variables.end());
     RunStreams streams;
     streams.output = RunStreams::Output::keep;
@@ -203,7 +198,6 @@ class Ablation {
   const AblateOptions& options_;
   Profile profile_;
   std::vector<Source> kit_;
-  Variables variables_;
   Operation operation_;
   PrefValue now_;
   bool running_ = false;
@@ -214,6 +208,9 @@ class Ablation {
 
 }  // namespace
 
-int run_ablate(Context& context, const AblateOptions& options) { return Ablation(context, options).go(); }
+int run_ablate(Context& context, const AblateOptions& options) {
+  static_cast<void>(variables_from(options.variables));
+  return Ablation(context, options).go();
+}
 
 }  // namespace lumelift

@@ -110,20 +110,15 @@ class TracedRun {
 
  private:
   void prepare() {
-    launch_.command = options_.command;
-    const std::string program = program_path(options_.command, files_);
-    launch_.command.front() = program.starts_with("~/") ? guest_path(program, guest_.facts.home) : program;
-    launch_.folder = options_.folder.empty() ? std::string() : guest_path(options_.folder, guest_.facts.home);
+    launch_ = launch_in_guest(options_.command, options_.variables, options_.folder, files_, guest_.facts.home);
     path_ = guest_root(guest_.facts.home) + "/run/trace-" + fresh_token() + ".json";
-    launch_.environment = variables_from(options_.variables);
     // No ceiling: the answers stay the device's own. The trace is the first process's, and children start without the library.
     const std::vector<std::pair<std::string, std::string>> own = {{"DYLD_INSERT_LIBRARIES", guest_.goal.library}, {"LUMELIFT_TRACE", path_}, {"LUMELIFT_INHERIT", "0"}};
     launch_.environment.insert(launch_.environment.begin(), own.begin(), own.end());
   }
 
   Program examined(const std::vector<Source>& kit) {
-    auto argv = launch_.command;
-    if (argv.front().find('/') != std::string::npos) { argv.front() = guest_path(argv.front(), guest_.facts.home, launch_.folder); }
+    const auto argv = judged_words(launch_, guest_.facts.home);
     Program program = examine(argv, files_);
     const InjectionVerdict verdict = injection_verdict(program, guest_terms(guest_.facts, slices_of(sys::read_file(kit.front().file, kit_cap))));
     if (verdict.acceptable()) { return program; }

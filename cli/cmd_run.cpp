@@ -67,14 +67,14 @@ class Run {
 
   int stock() {
     facts_ = operation_.link->guest().facts(Deadline::in(answer));
-    launch_ = launch(program_path(options_.command, guest_files(*operation_.link)));
+    launch_ = launch(guest_files(*operation_.link));
     return report(attached({}), nullptr);
   }
 
   int injected(const GuestGoal& goal, const GuestFacts& facts, const Profile& profile, const std::vector<Source>& kit) {
     facts_ = facts;
     const FileView files = guest_files(*operation_.link);
-    launch_ = launch(program_path(options_.command, files));
+    launch_ = launch(files);
     judge(files, kit);
     ReceiptWatch receipt(operation_.link->guest(), operation_.link->transfer(),
                     guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
@@ -99,18 +99,10 @@ class Run {
   }
 
  private:
-  Launch launch(const std::string& program) const {
-    Launch out;
-    out.command = options_.command;
-    out.command.front() = program.starts_with("~/") ? guest_path(program, facts_.home) : program;
-    out.environment = variables_from(options_.variables);
-    out.folder = options_.folder.empty() ? std::string() : guest_path(options_.folder, facts_.home);
-    return out;
-  }
+  Launch launch(const FileView& files) const { return launch_in_guest(options_.command, options_.variables, options_.folder, files, facts_.home); }
 
   void judge(const FileView& files, const std::vector<Source>& kit) {
-    auto argv = launch_.command;
-    if (argv.front().find('/') != std::string::npos) { argv.front() = guest_path(argv.front(), facts_.home, launch_.folder); }
+    const auto argv = judged_words(launch_, facts_.home);
     InjectionTerms terms = guest_terms(facts_, slices_of(sys::read_file(kit.front().file, kit_cap)));
     terms.inherit = options_.inherit;
     const InjectionVerdict verdict = injection_verdict(examine(argv, files), terms);

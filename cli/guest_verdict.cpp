@@ -92,4 +92,18 @@ std::string program_path(const std::vector<std::string>& command, const FileView
   return chain.links.empty() ? command.front() : chain.links.front().path;
 }
 
+Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables, const std::string& folder, const FileView& files,
+                       const std::string& home) {
+  Launch out{command, variables_from(variables), folder.empty() ? std::string() : guest_path(folder, home)};
+  const std::string program = program_path(command, files);
+  out.command.front() = program.starts_with("~/") ? guest_path(program, home) : program;
+  return out;
+}
+
+std::vector<std::string> judged_words(const Launch& launch, const std::string& home) {
+  auto words = launch.command;
+  if (words.front().find('/') != std::string::npos) { words.front() = guest_path(words.front(), home, launch.folder); }
+  return words;
+}
+
 }  // namespace lumelift

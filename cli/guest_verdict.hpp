@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/guest_run.hpp"
 #include "cli/link.hpp"
 #include "cli/verdict.hpp"
 #include "remote/guest.hpp"
@@ -24,5 +25,12 @@ namespace lumelift {
 
 /// The program that `command` names: looked up in the usual folders where it has no '/', as it is where it is not found.
 [[nodiscard]] std::string program_path(const std::vector<std::string>& command, const FileView& files);
+
+/// What a user asked to be run (`variables` are NAME=VALUE words, `folder` may be empty), with the program looked up and paths
+/// as the guest has them. Throws what variables_from() throws.
+[[nodiscard]] Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables, const std::string& folder,
+                                     const FileView& files, const std::string& home);
+/// Its words with an absolute path in front, for the verdict; a bare name stays one.
+[[nodiscard]] std::vector<std::string> judged_words(const Launch& launch, const std::string& home);
 
 }  // namespace lumelift
