@@ -112,6 +112,18 @@ def test_unknown_symbol_is_refused(guest, build, tmp_path):
     assert "Symbol not found: _qsurt\n  Referenced from: <" in result.stderr and "Expected in:     /usr/lib/libSystem.B.dylib" in result.stderr
 
 
+def test_unknown_lazy_symbol_matters_only_when_called(guest, build, tmp_path):
+    """The older opcodes: dyld looks for everything at launch, but only the call of what is absent is the end."""
+    program = build("lazy", source="translate.c", defines=(), fixups="-no_fixup_chains")
+    broken = tmp_path / "broken"
+    broken.write_bytes(open(program, "rb").read().replace(b"_qsort\0", b"_qsurt\0"))
+    broken.chmod(0o755)
+    result = guest(broken, "a", "b c", cwd=tmp_path)
+    assert result.returncode in (134, -6)
+    assert re.fullmatch(r"dyld\[\d+\]: missing symbol called: _qsurt\n", result.stderr), result.stderr
+    assert "ok once: 1" in result.stdout and "page size" not in result.stdout
+
+
 def test_truncated_files_never_crash_the_loader(guest, build, tmp_path, arch):
     """Cut at many places, a file is refused or at least ends by dyld's own death, never by a fault of the loader."""
     data = open(build("whole"), "rb").read()

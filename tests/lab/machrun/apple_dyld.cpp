@@ -77,15 +77,10 @@ const void* execute_header() { return image_header(0); }
 uint8_t* section_data(const macho::Header* header, const char* segment, const char* section, unsigned long* size) {
   const Image* image = Dyld::instance().image_of(header);
   if (!image) return nullptr;
-  for (const auto* seg : image->segments()) {
-    const auto* entry = reinterpret_cast<const macho::Section64*>(seg + 1);
-    for (uint32_t i = 0; i < seg->nsects; ++i)
-      if (std::strncmp(entry[i].segname, segment, 16) == 0 && std::strncmp(entry[i].sectname, section, 16) == 0) {
-        *size = entry[i].size;
-        return reinterpret_cast<uint8_t*>(image->at(entry[i].addr));
-      }
-  }
-  return nullptr;
+  const auto* found = image->section({segment, strnlen(segment, 16)}, {section, strnlen(section, 16)});
+  if (!found) return nullptr;
+  *size = found->size;
+  return reinterpret_cast<uint8_t*>(image->at(found->addr));
 }
 
 int apple_atexit(void (*function)()) { return ::atexit(function); }

@@ -114,6 +114,8 @@ int join(pthread_t thread, void** result) { return apple_error(::pthread_join(th
 int detach(pthread_t thread) { return apple_error(::pthread_detach(thread)); }
 int setname(const char* name) { return apple_error(::pthread_setname_np(::pthread_self(), name)); }
 int threadid(pthread_t, uint64_t* id) { return *id = static_cast<uint64_t>(::syscall(SYS_gettid)), 0; }
+/// A port is a number that is the thread's own.
+uint32_t port(pthread_t) { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
 int is_main() { return ::getpid() == static_cast<pid_t>(::syscall(SYS_gettid)); }
 // The sizes of attribute objects suffice, and threads of loaded programs keep the default stack.
 int attr_ignore(void*, size_t) { return 0; }
@@ -175,6 +177,7 @@ SymbolTable thread_symbols() {
       {"_pthread_self", as_address(::pthread_self)},
       {"_pthread_setname_np", as_address(setname)},
       {"_pthread_threadid_np", as_address(threadid)},
+      {"_pthread_mach_thread_np", as_address(port)},
       {"_pthread_main_np", as_address(is_main)},
       {"_pthread_attr_init", as_address(attr_init)},
       {"_pthread_attr_destroy", as_address(attr_init)},

@@ -11,7 +11,10 @@
 
 #include "exec/launch.hpp"
 #include "machrun/fixups.hpp"
+#include "machrun/frames.hpp"
+#include "machrun/missing.hpp"
 #include "machrun/system_library.hpp"
+#include "machrun/thread_variables.hpp"
 
 extern "C" char** environ;
 
@@ -195,8 +198,10 @@ std::vector<std::string> Dyld::candidates(const std::string& name, const Chain& 
 
 void Dyld::bind(Image& image) {
   apply_fixups(image,
-               [&](int ordinal, const char* name, bool weak) { return find_import(image, ordinal, name, weak); });
+               [&](int ordinal, const char* name, Need need) { return find_import(image, ordinal, name, need); });
+  prepare_thread_variables(image);
   image.protect();
+  register_frames(image);
 }
 
 void* Dyld::find_in(const Image& image, std::string_view symbol, int depth) const {
@@ -213,7 +218,7 @@ void* Dyld::find_anywhere(std::string_view symbol) {
   return system_symbol(symbol);
 }
 
-void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, bool weak) {
+void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, Need need) {
   void* found = nullptr;
   std::string expected = "flat namespace";
   if (ordinal > 0 && static_cast<size_t>(ordinal) <= image.dependencies.size()) {
@@ -227,7 +232,8 @@ void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, boo
   } else {
     found = find_anywhere(symbol);
   }
-  if (!found && !weak)
+  if (!found && need == Need::lazy) return missing_function(symbol);
+  if (!found && need == Need::strong)
     throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " +
                     image.path + "\n  Expected in:     " + expected);
   return found;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "machrun/fixups.hpp"
 #include "machrun/image.hpp"
 #include "machrun/signature.hpp"
 
@@ -55,7 +56,7 @@ class Dyld {
   [[nodiscard]] std::vector<std::string> candidates(const std::string& name, const Chain& chain) const;
   [[nodiscard]] std::string expand(const std::string& name, const Image& owner) const;
   void bind(Image& image);
-  void* find_import(const Image& image, int ordinal, const char* symbol, bool weak);
+  void* find_import(const Image& image, int ordinal, const char* symbol, Need need);
   void* find_in(const Image& image, std::string_view symbol, int depth = 0) const;
   void* find_anywhere(std::string_view symbol);
   void initialise(Image& image);

@@ -90,7 +90,7 @@ void apply_chained(const Image& image, const uint8_t* blob, const Binder& bind) 
   std::vector<char*> targets;
   for (uint32_t i = 0; i < head.imports_count; ++i) {
     const Import import = read_import(head, blob, i);
-    auto* found = static_cast<char*>(bind(import.ordinal, import.name, import.weak));
+    auto* found = static_cast<char*>(bind(import.ordinal, import.name, import.weak ? Need::weak : Need::strong));
     targets.push_back(found ? found + import.addend : nullptr);
   }
   const ChainWalker walker(image, std::move(targets));
@@ -145,7 +145,7 @@ class OpcodeRunner {
     char* at = nullptr;
     Import import;
     const auto store = [&](uint64_t skip) {
-      auto* found = static_cast<char*>(bind_(import.ordinal, import.name, import.weak));
+      auto* found = static_cast<char*>(bind_(import.ordinal, import.name, import.weak ? Need::weak : lazy ? Need::lazy : Need::strong));
       char* value = found ? found + import.addend : nullptr;
       std::memcpy(at, &value, sizeof value);
       at += 8 + skip;

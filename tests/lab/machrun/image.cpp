@@ -214,43 +214,35 @@ void* Image::entry() const {
   return main ? const_cast<char*>(reinterpret_cast<const char*>(header_)) + main->entryoff : nullptr;
 }
 
-namespace {
-
-template <typename Visit>
-void each_section(const Image& image, Visit visit) {
-  for (const auto* segment : image.segments()) {
-    const auto* section = reinterpret_cast<const macho::Section64*>(segment + 1);
-    for (uint32_t i = 0; i < segment->nsects; ++i) visit(section[i]);
+std::vector<const macho::Section64*> Image::sections() const {
+  std::vector<const macho::Section64*> out;
+  for (const auto* segment : segments()) {
+    const auto* first = reinterpret_cast<const macho::Section64*>(segment + 1);
+    for (uint32_t i = 0; i < segment->nsects; ++i) out.push_back(first + i);
   }
+  return out;
 }
 
-std::string_view fixed_name(const char (&name)[16]) { return {name, strnlen(name, 16)}; }
-
-}  // namespace
-
-bool Image::has_section(std::string_view segment, std::string_view section) const {
-  bool found = false;
-  each_section(*this, [&](const macho::Section64& s) {
-    found |= fixed_name(s.segname) == segment && fixed_name(s.sectname) == section;
-  });
-  return found;
+const macho::Section64* Image::section(std::string_view segment, std::string_view name) const {
+  const auto text = [](const char(&field)[16]) { return std::string_view(field, strnlen(field, 16)); };
+  for (const auto* one : sections())
+    if (text(one->segname) == segment && text(one->sectname) == name) return one;
+  return nullptr;
 }
 
 std::vector<void*> Image::initialisers() const {
   std::vector<void*> out;
-  each_section(*this, [&](const macho::Section64& s) {
-    const uint32_t type = s.flags & macho::kSectionTypeMask;
+  for (const auto* section : sections()) {
+    const uint32_t type = section->flags & macho::kSectionTypeMask;
     if (type == macho::kModInitPointers) {
-      auto* pointers = reinterpret_cast<void**>(at(s.addr));
-      out.insert(out.end(), pointers, pointers + s.size / sizeof(void*));
+      auto* pointers = reinterpret_cast<void**>(at(section->addr));
+      out.insert(out.end(), pointers, pointers + section->size / sizeof(void*));
     } else if (type == macho::kInitOffsets) {
-      const auto* offsets = reinterpret_cast<const uint32_t*>(at(s.addr));
+      const auto* offsets = reinterpret_cast<const uint32_t*>(at(section->addr));
       char* base = const_cast<char*>(reinterpret_cast<const char*>(header_));
-      for (size_t i = 0; i < s.size / sizeof(uint32_t); ++i) out.push_back(base + offsets[i]);
-    } else if (type == macho::kThreadLocalVariables) {
-      throw LoadError("thread-local variables are outside what this loader runs");
+      for (size_t i = 0; i < section->size / sizeof(uint32_t); ++i) out.push_back(base + offsets[i]);
     }
-  });
+  }
   return out;
 }
 

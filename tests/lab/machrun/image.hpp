@@ -55,8 +55,10 @@ class Image {
   /// The entry point of a program, or null.
   [[nodiscard]] void* entry() const;
   [[nodiscard]] std::vector<void*> initialisers() const;
-  [[nodiscard]] bool has_section(std::string_view segment, std::string_view section) const;
+  /// The section of that name, or null.
+  [[nodiscard]] const macho::Section64* section(std::string_view segment, std::string_view name) const;
   [[nodiscard]] std::vector<const macho::Segment64*> segments() const;
+  [[nodiscard]] std::vector<const macho::Section64*> sections() const;
   /// Bytes of the link-edit segment at a file offset.
   [[nodiscard]] const uint8_t* linkedit(uint32_t file_offset) const;
   template <typename T>

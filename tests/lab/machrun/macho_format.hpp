@@ -18,7 +18,8 @@ constexpr uint32_t kReexportDylib = 0x8000001f, kDyldInfoOnly = 0x80000022, kUpw
 constexpr uint32_t kMain = 0x80000028, kExportsTrie = 0x80000033, kChainedFixups = 0x80000034;
 constexpr uint32_t kEncryptionInfo64 = 0x2c;
 
-constexpr uint32_t kSectionTypeMask = 0xff, kModInitPointers = 0x9, kInitOffsets = 0x16, kThreadLocalVariables = 0x13;
+constexpr uint32_t kSectionTypeMask = 0xff, kModInitPointers = 0x9, kInitOffsets = 0x16, kThreadLocalRegular = 0x11;
+constexpr uint32_t kThreadLocalZeroFill = 0x12, kThreadLocalVariables = 0x13;
 
 struct Header {
   uint32_t magic, cputype, cpusubtype, filetype, ncmds, sizeofcmds, flags, reserved;

@@ -74,7 +74,7 @@ Restrictions read_restrictions(const Image& program) {
   struct stat info {};
   const bool set_id = ::stat(program.path.c_str(), &info) == 0 && (info.st_mode & (S_ISUID | S_ISGID));
   const bool hardened = signature.flags & kRuntime;
-  out.environment_ignored = set_id || program.has_section("__RESTRICT", "__restrict") ||
+  out.environment_ignored = set_id || program.section("__RESTRICT", "__restrict") ||
                             (signature.flags & kRestrict) || (hardened && !entitled(signature, kAllowEnvironment));
   out.library_validation =
       (hardened || (signature.flags & kRequireValidation)) && !entitled(signature, kNoValidation);

@@ -11,6 +11,7 @@
 namespace lab {
 namespace {
 
+// clang-format off
 // Functions and variables whose meaning, types and calling convention are the same in both C libraries.
 constexpr const char* kSame[] = {
     "abs", "access", "acos", "aligned_alloc", "arc4random", "arc4random_buf", "arc4random_uniform", "asin", "atan",
@@ -26,7 +27,11 @@ constexpr const char* kSame[] = {
     "malloc", "memccpy", "memchr", "memcmp", "memcpy", "memmem", "memmove", "memset", "mkdir", "mkdtemp", "mkfifo",
     "mkstemp", "mktime", "mprotect", "munmap", "nanosleep", "opendir", "pause", "poll", "posix_memalign", "pow",
     "powf", "pread", "putc", "putchar", "putenv", "puts", "pwrite", "qsort", "rand", "random", "read", "readlink",
-    "realloc", "realpath", "remove", "rename", "rewind", "rewinddir", "rindex", "rint", "rintf", "rmdir", "round",
+    "realloc", "realpath", "remove", "rename", "rewind", "rewinddir", "btowc", "catclose", "catgets", "catopen", "fputwc",
+    "getwc", "isblank", "iscntrl", "isgraph", "islower", "isprint", "ispunct", "isupper", "mbrtowc", "mbsrtowcs", "mbtowc",
+    "memrchr", "nan", "pthread_atfork", "strerror_l", "swab", "ungetwc", "wcrtomb", "wcscmp", "wcscpy", "wcslen",
+    "wcsncmp", "wcstod", "wcstof", "wcstol", "wcstoll", "wcstoul", "wcstoull", "wmemchr", "wmemcmp", "wmemcpy",
+    "wmemmove", "wmemset", "rindex", "rint", "rintf", "rmdir", "round",
     "roundf", "setbuf", "setenv", "setpgid", "setsid", "setvbuf", "sin", "sinf", "sleep", "sqrt", "sqrtf", "srand",
     "srandom", "stpcpy", "stpncpy", "strcasecmp", "strcat", "strchr", "strcmp", "strcpy", "strcspn", "strdup",
     "strftime", "strlen", "strncasecmp", "strncat", "strncmp", "strncpy", "strndup", "strnlen", "strpbrk",
@@ -36,6 +41,7 @@ constexpr const char* kSame[] = {
     "__cxa_finalize", "__memcpy_chk", "__memmove_chk", "__memset_chk", "__strcat_chk", "__strcpy_chk",
     "__strncat_chk", "__strncpy_chk", "__stack_chk_fail",
 };
+// clang-format on
 
 constexpr std::string_view kSystemLibraries[] = {
     "libSystem.B.dylib", "libSystem.dylib", "libobjc.A.dylib", "libobjc.dylib", "libc.dylib",   "libm.dylib",
@@ -47,7 +53,7 @@ Symbols make_symbols() {
   Symbols out;
   for (const SymbolTable& table :
        {error_symbols(), file_symbols(), stdio_symbols(), thread_symbols(), process_symbols(), machine_symbols(),
-        socket_symbols(), dyld_symbols(), objc_symbols()})
+        socket_symbols(), dyld_symbols(), objc_symbols(), thread_variable_symbols(), frame_symbols(), locale_symbols()})
     for (const SystemSymbol& symbol : table) out.emplace(symbol.name, symbol.address);
   static std::string names[std::size(kSame)];
   for (size_t i = 0; i < std::size(kSame); ++i) {

@@ -15,6 +15,10 @@ extern int pthread_once(void*, void (*)(void)), pthread_mutex_trylock(pthread_mu
 extern int pthread_cond_wait(void*, pthread_mutex_t*), pthread_cond_broadcast(void*);
 extern int proc_pidinfo(int, int, uint64_t, void*, int), sysctlbyname(const char*, void*, size_t*, void*, size_t);
 extern void* opendir(const char*);
+extern void* newlocale(int, const char*, void*);
+extern double strtod_l(const char*, char**, void*);
+extern int __maskrune(int, unsigned long), __toupper(int), snprintf_l(char*, size_t, void*, const char*, ...);
+extern const char rune_table[] __asm("__DefaultRuneLocale");
 extern int closedir(void*);
 struct stat_ {
   int dev;
@@ -156,14 +160,22 @@ static struct { long signature; char opaque[40]; } ready = {0x3CB0B1BB, {0}};
 static struct { long signature; char opaque[8]; } once = {0x30B1BCBA, {0}};
 static int counter, once_count, turn;
 static void count_once(void) { ++once_count; }
+// Initial content, alignment, and zeroes that have no room in the file.
+static _Thread_local int own_count = 7;
+static _Thread_local _Alignas(16) char own_room[40];
+static int own_sum;
 static void* add(void* unused) {
   pthread_once(&once, count_once);
+  const double before = 2.5;  // in a register that the variable's address must not cost
+  own_room[39] += 1;
+  own_count += own_room[39];
   for (int i = 0; i < 5000; ++i) {
     pthread_mutex_lock(&gate);
     ++counter;
     pthread_mutex_unlock(&gate);
   }
   pthread_mutex_lock(&gate);
+  own_sum += (int)(own_count * before);
   ++turn;
   pthread_cond_broadcast(&ready);
   pthread_mutex_unlock(&gate);
@@ -180,9 +192,25 @@ static void threads(void) {
   for (int i = 0; i < 4; ++i) pthread_join(made[i], NULL);
   check("mutex", counter, 20000);
   check("once", once_count, 1);
+  check("thread-local in four threads", own_sum, 80);
+  check("thread-local here", own_count + own_room[39], 7);
 }
 
 static int backwards(const void* a, const void* b) { return *(const int*)b - *(const int*)a; }
+
+static void locales(void) {
+  void* locale = newlocale(0x3f, "C", NULL);
+  char* end = NULL;
+  check("strtod_l", (long)(strtod_l("2.5x", &end, locale) * 10), 25);
+  same("its rest", end, "x");
+  check("maskrune digit", __maskrune('7', 0x400) != 0, 1);
+  check("maskrune other", __maskrune('x', 0x400), 0);
+  check("toupper", __toupper('q'), 'Q');
+  check("class table", ((const unsigned*)(rune_table + 60))['A'] & 0x8100, 0x8100);
+  char text[40];
+  check("snprintf_l", snprintf_l(text, sizeof text, locale, "%d %s", 5, "words"), 7);
+  same("snprintf_l's text", text, "5 words");
+}
 
 static void rest(void) {
   int numbers[] = {3, 1, 2};
@@ -214,6 +242,7 @@ int main(int argc, char** argv, char** envp, char** apple) {
   files();
   signals_and_children();
   threads();
+  locales();
   rest();
   return failures != 0;
 }
