@@ -349,7 +349,7 @@ std::vector<Children::Ended> Children::wait(Milliseconds longest, const Listener
     std::vector<pollfd> fds(entries_.size() * 3 + 1);
     for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i]->child.watch(&fds[i * 3]);
     fds.back() = {interrupt_fd(), POLLIN, 0};
-    if (::poll(fds.data(), fds.size(), static_cast<int>(std::min(slice, end.left()).count())) < 0) {
+    if (::poll(fds.data(), static_cast<nfds_t>(fds.size()), static_cast<int>(std::min(slice, end.left()).count())) < 0) {
       for (auto& fd : fds) fd.revents = 0;
     }
     for (std::size_t i = 0; i < entries_.size();) {
