@@ -291,8 +291,7 @@ def test_mapped_files_show_in_the_kernels_list(guest, build, library, tmp_path):
                                 "/usr/bin/env", f"DYLD_INSERT_LIBRARIES={library}", f"{WORKLOADS}/lab-ignore", "--serve"],
                                stdout=subprocess.PIPE, text=True)
     try:
-        while "working" not in process.stdout.readline():
-            pass
+        assert any("working" in line for line in process.stdout), "it ended before it worked"
         maps = open(f"/proc/{process.pid}/maps").read()
         assert library in maps and "lab-ignore" in maps
     finally:
