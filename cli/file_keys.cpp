@@ -79,7 +79,8 @@ constexpr std::array program_keys = {
             executable_keys},
     FileKey{"arguments", Type::texts, Need::optional, "Words after the program's name"},
     FileKey{"environment", Type::map, Need::optional,
-            "Variables of the program; none that begins with DYLD_, LUMELIFT_ or LUME_METAL_"},
+            "Variables of the program; none that begins with DYLD_, LUMELIFT_ or LUME_METAL_", 0, 0,
+            "(?!DYLD_|LUMELIFT_|LUME_METAL_)[A-Za-z_][A-Za-z0-9_]*"},
     FileKey{"working_directory", Type::string, Need::optional, "Folder in the guest; default: the workload's folder"},
     FileKey{"logs",
             Type::object,
@@ -146,25 +147,78 @@ constexpr std::array settings_keys = {
     FileKey{"verbose", Type::boolean, Need::optional, "Show each command and how long it took"},
 };
 
+// What may be said for one VM of a fleet, for a pattern, or for all; see cli/fleet.hpp.
+constexpr std::string_view variables_note = "Values for ${name}; ${vm} and ${host} are there already";
+constexpr std::string_view variable_pattern = "(?!vm$|host$)[a-z_][a-z0-9_]*";
+constexpr std::array fleet_setting_keys = {
+    FileKey{"profile", Type::string, Need::optional, "Name of a shipped profile, or a file; default: tested"},
+    FileKey{"workloads", Type::strings, Need::optional, "Workload files, in the order in which they are installed"},
+    FileKey{"user", Type::string, Need::optional, "Account in the guest"},
+    FileKey{"port", Type::number, Need::optional, "SSH port of the guest", 1, 65535},
+    FileKey{"key", Type::string, Need::optional, "Private key file"},
+    FileKey{"password_file", Type::string, Need::optional, "File with the password, mode 0600"},
+    FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1,
+            86400},
+    FileKey{"host_preference", Type::string, Need::optional, "Set the host preference, or leave it as it is", 0, 0,
+            "set|keep"},
+    FileKey{"before_stop", Type::texts, Need::optional,
+            "Command on the Mac before a running VM is stopped; a failure leaves the VM alone", 1},
+    FileKey{"after_start", Type::texts, Need::optional, "Command on the Mac once the VM runs again", 1},
+    FileKey{"hook_timeout", Type::number, Need::optional, "Seconds that such a command may take", 1, 86400},
+};
+constexpr std::array fleet_host_keys = {
+    FileKey{"name", Type::string, Need::required, "For --on and the inventory"},
+    FileKey{"address", Type::string, Need::optional, "Where SSH reaches it; absent: this Mac"},
+    FileKey{"user", Type::string, Need::optional, "Account there"},
+    FileKey{"port", Type::number, Need::optional, "SSH port there", 1, 65535},
+    FileKey{"lumelift", Type::string, Need::optional, "The program there"},
+    FileKey{"guest_limit", Type::number, Need::optional, "macOS guests that may run there at a time", 1, 64},
+};
+constexpr std::array fleet_vm_keys = joined(
+    std::array{
+        FileKey{"name", Type::string, Need::one_of, "Exact name"},
+        FileKey{"match", Type::text, Need::one_of, "Pattern with *, ? and [...]"},
+        FileKey{"host", Type::string, Need::optional, "Only on this host"},
+        FileKey{"variables", Type::map, Need::optional, variables_note, 0, 0, variable_pattern},
+    },
+    fleet_setting_keys);
+constexpr std::array fleet_keys = {
+    FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
+    FileKey{"include", Type::strings, Need::optional,
+            "Further fleet files, relative to this one; what stands here wins"},
+    FileKey{"variables", Type::map, Need::optional, variables_note, 0, 0, variable_pattern},
+    FileKey{"guest_limit", Type::number, Need::optional,
+            "macOS guests that may run at a time; default: the two that Apple's framework allows", 1, 64},
+    FileKey{"defaults", Type::object, Need::optional, "For all VMs", 0, 0, {}, fleet_setting_keys},
+    FileKey{"hosts", Type::objects, Need::optional, "The Macs", 0, 0, {}, fleet_host_keys},
+    FileKey{"vms", Type::objects, Need::optional, "An exact name counts before patterns, the first pattern before later ones", 0, 0, {}, fleet_vm_keys},
+};
+
 constexpr std::array formats = {
     FileFormat{"profile", "lumelift profile: what the library answers in the guest", profile_keys},
     FileFormat{"workload", "lumelift workload: programs that run with the library in them", workload_keys, "agents"},
     FileFormat{"settings", "lumelift settings: values for options that were not given", settings_keys},
+    FileFormat{"fleet", "lumelift fleet: VMs, the Macs that they are on, and what each gets", fleet_keys},
 };
 
 json shape(const FileKey& key);
 
 json object_of(std::span<const FileKey> keys) {
-  json properties = json::object(), required = json::array();
+  json properties = json::object(), required = json::array(), one_of = json::array();
   for (const auto& key : keys) {
     properties[std::string(key.name)] = shape(key);
     if (key.need == Need::required) {
       required.push_back(key.name);
+    } else if (key.need == Need::one_of) {
+      one_of.push_back({{"required", {key.name}}});
     }
   }
   json out = {{"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
   if (!required.empty()) {
     out["required"] = required;
+  }
+  if (!one_of.empty()) {
+    out["oneOf"] = one_of;
   }
   return out;
 }
@@ -201,11 +255,17 @@ json shape(const FileKey& key) {
       break;
     case Type::texts:
       out = {{"type", "array"}, {"items", text}};
+      if (key.least != 0) {
+        out["minItems"] = key.least;
+      }
+      break;
+    case Type::strings:
+      out = {{"type", "array"}, {"items", {{"type", "string"}}}};
       break;
     case Type::map:
       out = {{"type", "object"},
              {"additionalProperties", text},
-             {"propertyNames", {{"pattern", "^(?!DYLD_|LUMELIFT_|LUME_METAL_)[A-Za-z_][A-Za-z0-9_]*$"}}}};
+             {"propertyNames", {{"pattern", fmt::format("^({})$", key.pattern)}}}};
       break;
     case Type::object:
       out = object_of(key.keys);
@@ -244,6 +304,9 @@ const FileFormat& workload_format() {
 }
 const FileFormat& settings_format() {
   return formats[2];
+}
+const FileFormat& fleet_format() {
+  return formats[3];
 }
 std::span<const FileFormat> file_formats() {
   return formats;

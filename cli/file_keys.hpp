@@ -15,19 +15,20 @@ struct FileKey {
     text,     ///< as string, but a plain number is taken as it is written
     number,   ///< whole, from `least` to `most`
     boolean,
-    texts,    ///< list of text
+    texts,    ///< list of text, at least `least` of them
+    strings,  ///< list of string
     map,      ///< names to text
     object,   ///< keys of its own
     objects,  ///< list of objects
     string_or_object,
   };
-  enum class Need { optional, required };
+  enum class Need { optional, required, one_of };  ///< one_of: of the keys that are marked so, exactly one is there
   std::string_view name;
   Type type;
   Need need;
   std::string_view text;
   std::uint64_t least = 0, most = 0;  ///< bounds of a number; most bytes of a string, 0: any
-  std::string_view pattern = {};      ///< a string matches it as a whole (ECMAScript); read by editors alone
+  std::string_view pattern = {};      ///< a string, or a map's names, match it as a whole (ECMAScript); read by editors alone
   std::span<const FileKey> keys = {};
 };
 
@@ -40,6 +41,7 @@ struct FileFormat {
 [[nodiscard]] const FileFormat& profile_format();
 [[nodiscard]] const FileFormat& workload_format();
 [[nodiscard]] const FileFormat& settings_format();
+[[nodiscard]] const FileFormat& fleet_format();
 [[nodiscard]] std::span<const FileFormat> file_formats();
 
 /// The key of that name, which must be there.

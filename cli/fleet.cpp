@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/file_keys.hpp"
 #include "host/sys/file.hpp"
 #include "host/sys/hash.hpp"
 
@@ -14,20 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t schema = 1;
 constexpr std::size_t file_cap = 1u << 20;
 constexpr int apple_guest_limit = 2;
-constexpr int most_guests = 64;
 constexpr std::size_t most_includes = 32;
 constexpr int deepest_variable = 8;
 constexpr const char* error_id = "fleet-invalid";
-
-const std::initializer_list<std::string_view> file_keys = {"schema", "include", "variables", "guest_limit", "defaults", "hosts", "vms"};
-const std::initializer_list<std::string_view> host_keys = {"name", "address", "user", "port", "lumelift", "guest_limit"};
-const std::initializer_list<std::string_view> default_keys = {"profile", "workloads", "user", "port", "key", "password_file", "timeout",
-                                                                  "host_preference", "before_stop", "after_start", "hook_timeout"};
-const std::initializer_list<std::string_view> entry_keys = {"name", "match", "host", "variables", "profile", "workloads", "user", "port", "key",
-                                                                "password_file", "timeout", "host_preference", "before_stop", "after_start", "hook_timeout"};
 
 bool is_variable_name(std::string_view name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos && !(name.front() >= '0' && name.front() <= '9');
@@ -54,7 +46,14 @@ std::string place_of(const YamlValue& value) {
   return message.substr(0, message.rfind(": "));
 }
 
-int whole(const YamlValue& value, std::uint64_t least, std::uint64_t most) { return static_cast<int>(value.number(least, most)); }
+std::span<const FileKey> host_keys() { return key_of(fleet_format().keys, "hosts").keys; }
+std::span<const FileKey> setting_keys() { return key_of(fleet_format().keys, "defaults").keys; }
+
+/// Within that key's bounds.
+int whole(const YamlValue& value, std::span<const FileKey> keys, std::string_view name) {
+  const FileKey& key = key_of(keys, name);
+  return static_cast<int>(value.number(key.least, key.most));
+}
 
 }  // namespace
 
@@ -69,14 +68,14 @@ class Fleet::Reader {
     const std::string text = sys::read_file(file, file_cap);
     all_text_ += fmt::format("{}\n{}", text.size(), text);
     const YamlValue top = YamlValue::parse(text, file.string(), error_id);
-    top.expect_schema(schema);
-    top.expect_keys(file_keys);
+    top.expect_schema(key_of(fleet_format().keys, "schema").most);
+    top.expect_keys(fleet_format().keys);
     const fs::path base = file.parent_path();
     // What is there already was said by an including file, and stays.
-    if (const auto limit = top.find("guest_limit"); limit && !fleet_.guest_limit_) { fleet_.guest_limit_ = whole(*limit, 1, most_guests); }
+    if (const auto limit = top.find("guest_limit"); limit && !fleet_.guest_limit_) { fleet_.guest_limit_ = whole(*limit, fleet_format().keys, "guest_limit"); }
     if (const auto variables = top.find("variables")) { read_variables(*variables, base, fleet_.variables_); }
     if (const auto defaults = top.find("defaults")) {
-      defaults->expect_keys(default_keys);
+      defaults->expect_keys(setting_keys());
       read_settings(*defaults, base, fleet_.defaults_);
     }
     if (const auto hosts = top.find("hosts")) { read_hosts(*hosts); }
@@ -133,20 +132,20 @@ class Fleet::Reader {
 
   void read_hosts(const YamlValue& list) {
     for (const YamlValue& item : list.items()) {
-      item.expect_keys(host_keys);
+      item.expect_keys(host_keys());
       FleetHost host;
       const YamlValue name = item.at("name");
       host.name = host_word(name, "a host's name");
       if (const auto address = item.find("address")) { host.address = host_word(*address, "an address"); }
       if (const auto user = item.find("user")) { host.user = account(*user, user->string()); }
-      if (const auto port = item.find("port")) { host.port = whole(*port, 1, 65535); }
+      if (const auto port = item.find("port")) { host.port = whole(*port, host_keys(), "port"); }
       if (const auto program = item.find("lumelift")) {
         host.lumelift = program->string();
         if (host.lumelift.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") != std::string::npos || host.lumelift.empty()) {
           throw program->problem("a path without blanks or special characters is needed here");
         }
       }
-      if (const auto limit = item.find("guest_limit")) { host.guest_limit = whole(*limit, 1, most_guests); }
+      if (const auto limit = item.find("guest_limit")) { host.guest_limit = whole(*limit, host_keys(), "guest_limit"); }
       const bool twice = std::any_of(fleet_.hosts_.begin(), fleet_.hosts_.end(), [&](const FleetHost& other) { return other.name == host.name; });
       if (twice) { throw name.problem(fmt::format("the host '{}' stands twice", host.name)); }
       fleet_.hosts_.push_back(std::move(host));
@@ -154,7 +153,7 @@ class Fleet::Reader {
   }
 
   void read_entry(const YamlValue& item, const fs::path& base) {
-    item.expect_keys(entry_keys);
+    item.expect_keys(key_of(fleet_format().keys, "vms").keys);
     Entry entry{item, {}, {}, {}, {}, {}};
     const auto name = item.find("name"), match = item.find("match");
     if (name.has_value() == match.has_value()) { throw item.problem("either 'name' or 'match' is needed here"); }
@@ -258,15 +257,15 @@ FleetVm Fleet::resolve(const Entry& entry, const std::string& name, const std::s
     } else if (key == "user") {
       vm.user = account(value, text(setting));
     } else if (key == "port") {
-      vm.port = whole(value, 1, 65535);
+      vm.port = whole(value, setting_keys(), key);
     } else if (key == "key") {
       vm.key = file(setting);
     } else if (key == "password_file") {
       vm.password_file = file(setting);
     } else if (key == "timeout") {
-      vm.timeout_s = whole(value, 1, 86400);
+      vm.timeout_s = whole(value, setting_keys(), key);
     } else if (key == "hook_timeout") {
-      vm.hook_timeout_s = whole(value, 1, 86400);
+      vm.hook_timeout_s = whole(value, setting_keys(), key);
     } else if (key == "host_preference") {
       vm.host_preference = text(setting);
       if (vm.host_preference != "set" && vm.host_preference != "keep") { throw value.problem("'set' or 'keep' is needed here"); }

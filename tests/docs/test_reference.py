@@ -158,6 +158,6 @@ def test_schemas_and_reader_agree(lab, tmp_path):
 
 
 def test_shipped_files_fit_their_schemas():
-    for kind in ("profile", "workload"):
+    for kind in ("profile", "workload", "fleet"):
         files = sorted((ROOT / f"templates/{kind}s").glob("*.yaml"))
         assert files and all(accepted_by_schema(kind, yaml.safe_load(file.read_text())) for file in files)

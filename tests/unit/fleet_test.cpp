@@ -183,7 +183,7 @@ TEST_CASE("fleet: the digest covers what is included") {
 }
 
 TEST_CASE("fleet: the schema for editors knows the same keys as the reader") {
-  const auto schema = nlohmann::json::parse(slurp(LUMELIFT_SOURCE_DIR "/templates/fleet.schema.json"));
+  const auto schema = nlohmann::json::parse(slurp(LUMELIFT_SOURCE_DIR "/templates/schemas/fleet.schema.json"));
   const auto keys_are_known = [](const nlohmann::json& properties, const std::string& before, const std::string& after) {
     std::set<std::string> keys;
     for (const auto& [key, value] : properties.items()) {
@@ -197,9 +197,9 @@ TEST_CASE("fleet: the schema for editors knows the same keys as the reader") {
     CHECK(listed_keys == keys.size());
   };
   keys_are_known(schema["properties"], "", "\nschema: 1\n");
-  keys_are_known(schema["definitions"]["settings"], "schema: 1\ndefaults: { ", " }\n");
-  keys_are_known(schema["definitions"]["host"]["properties"], "schema: 1\nhosts: [{ ", " }]\n");
-  keys_are_known(schema["definitions"]["vm"]["properties"], "schema: 1\nvms: [{ ", " }]\n");
+  keys_are_known(schema["properties"]["defaults"]["properties"], "schema: 1\ndefaults: { ", " }\n");
+  keys_are_known(schema["properties"]["hosts"]["items"]["properties"], "schema: 1\nhosts: [{ ", " }]\n");
+  keys_are_known(schema["properties"]["vms"]["items"]["properties"], "schema: 1\nvms: [{ ", " }]\n");
 }
 
 TEST_CASE("fleet: the shipped example is read") {
