@@ -79,7 +79,7 @@ class Target {
     }
   }
   void settle(unsigned mode) {
-    if (::fchmod(fd_.get(), mode) != 0 || ::fsync(fd_.get()) != 0 || ::rename(part_.c_str(), to_.c_str()) != 0) {
+    if (::fchmod(fd_.get(), static_cast<mode_t>(mode)) != 0 || ::fsync(fd_.get()) != 0 || ::rename(part_.c_str(), to_.c_str()) != 0) {
       throw unwritable(to_);
     }
   }
