@@ -72,7 +72,8 @@ class Lume {
   [[nodiscard]] std::vector<Vm> list() const;
 
   /// Starts headless and detached, then waits until lume lists the VM as running twice. Running already is success. Never starts an unknown name (lume would
-  /// download an image). Only what the VM's log gained since the call counts as its reason for failing.
+  /// download an image). Only what the VM's log gained since the call counts as its reason for failing. A locked VM is tried again for three
+  /// seconds.
   void start(const std::string& name, const StartOptions& options, const sys::Deadline& deadline) const;
   /// Pulls the plug (up to 12 s), then waits until lume lists the VM as stopped twice. Stopped already is success.
   void stop(const std::string& name, const std::string& storage, const sys::Deadline& deadline) const;
@@ -80,6 +81,8 @@ class Lume {
   [[nodiscard]] bool wait_stopped(const std::string& name, const sys::Deadline& deadline) const;
 
  private:
+  void start_once(const std::string& name, const StartOptions& options, const sys::Deadline& deadline) const;
+
   std::filesystem::path home_;
 };
 

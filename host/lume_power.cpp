@@ -23,6 +23,8 @@ using sys::Milliseconds;
 constexpr Milliseconds run_limit{30'000}, stop_limit{20'000};
 /// Right after a stop lume rewrites the VM's configuration: for some seconds a failed look means nothing.
 constexpr Milliseconds look_patience{5'000};
+/// A process that is about to end may hold the VM's lock for a while longer than lume lists the VM.
+constexpr Milliseconds lock_patience{3'000}, lock_nap{500};
 /// Between two looks that must agree, because lume infers a VM's state from files and ports.
 constexpr Milliseconds second_look{300};
 constexpr Milliseconds first_nap{50}, longest_nap{1'000};
@@ -209,6 +211,17 @@ void await_start(const Lume& lume, const std::string& name, std::optional<int> p
 }  // namespace
 
 void Lume::start(const std::string& name, const StartOptions& options, const Deadline& deadline) const {
+  for (const Deadline patience = deadline.at_most(lock_patience);;) {
+    try {
+      return start_once(name, options, deadline);
+    } catch (const Error& error) {
+      if (error.id() != "vm-locked" || patience.expired()) throw;
+    }
+    sys::pause(lock_nap, patience);
+  }
+}
+
+void Lume::start_once(const std::string& name, const StartOptions& options, const Deadline& deadline) const {
   // Looked up first, always: lume would download an image for a name that it does not know.
   const auto vm = find(name, deadline.at_most(look_patience));
   if (!vm) throw unknown(name);

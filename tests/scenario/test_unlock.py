@@ -1,6 +1,9 @@
 """The main job, end to end in the lab: unlock, unlock again, rollback; the assertion is on the world."""
 
+import fcntl
 import json
+import os
+import threading
 
 import pytest
 
@@ -291,3 +294,17 @@ def test_doctor_says_of_a_silent_df_that_it_is_silent(up):
     assert done.rc == 0 and up.fault_count(fault), done
     disk = next(finding for finding in done.json["findings"] if finding["id"] == "guest-disk")
     assert disk["level"] == "warning" and "not known" in disk["evidence"], disk
+
+
+def test_a_lock_that_its_former_process_still_holds_is_waited_for(lab):
+    """lume lists a VM as stopped while the process that ran it is still about to end, with the VM's lock."""
+    lab.add_vm("ci-1", running=False)
+    lab.start()
+    holder = open(os.path.join(lab.world.home, ".lume", "ci-1", "config.json"), "rb")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    release = threading.Timer(1.5, holder.close)
+    release.start()
+    done = run(lab, "unlock", "ci-1")
+    release.join()
+    assert done.rc == 0, done
+    assert len(lab.events("boot")) == 1

@@ -278,7 +278,8 @@ TEST_CASE("R36, R38: a locked keychain and a VM that runs elsewhere are told apa
     REQUIRE(said);
     CHECK(in_log->id() == id);
     CHECK(said->id() == id);
-    CHECK(logs.count("run") == 1);
+    // A lock may go with a process that is about to end; nothing else is tried again.
+    CHECK((logs.count("run") > 1) == (id == "vm-locked"));
     CHECK(holds(all_of(*in_log), text));
     CHECK_FALSE(in_log->fix().empty());
   }
