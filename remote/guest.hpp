@@ -108,6 +108,9 @@ class Guest {
   /// Makes symbolic links, in one round trip; one that stands there already gets the new target, anything else is refused.
   struct NewLink { std::string path, target; };
   void make_links(const std::vector<NewLink>& links);
+  /// Where the share with a file of that name in it is mounted in the guest; asked again until the deadline, since a guest mounts
+  /// its shares some time after its start. Nothing when there is none.
+  [[nodiscard]] std::optional<std::string> share_with(const std::string& marker, const sys::Deadline& deadline);
   /// Sets permission bits.
   void set_mode(const std::string& path, unsigned mode);
   /// What is below a folder, depth first, links not followed.

@@ -109,10 +109,18 @@ std::string Feed::sum_now(std::size_t segment, std::uint64_t bytes) const {
 }
 
 void Feed::start(std::uint64_t from) {
-  thread_ = std::thread([this, from] {
+  launch(from, from);
+}
+
+void Feed::start_hashing() {
+  launch(file_.size(), 0);
+}
+
+void Feed::launch(std::uint64_t sent_from, std::uint64_t summed_from) {
+  thread_ = std::thread([this, sent_from, summed_from] {
     std::exception_ptr fault;
     try {
-      read(from);
+      read(sent_from, summed_from);
     } catch (...) {
       fault = std::current_exception();
     }
@@ -123,7 +131,7 @@ void Feed::start(std::uint64_t from) {
   });
 }
 
-void Feed::read(std::uint64_t from) {
+void Feed::read(std::uint64_t from, std::uint64_t summed_from) {
   sys::Sha256 whole;
   for (std::size_t segment = 0; segment < sums_.size(); ++segment) {
     sys::Sha256 hash;
@@ -134,7 +142,7 @@ void Feed::read(std::uint64_t from) {
       block.bytes.resize(std::min(block_bytes, end - at));
       file_.read_at(at, block.bytes);
       whole.update(block.bytes);
-      if (end > from) {
+      if (end > summed_from) {
         hash.update(block.bytes);
       }
       at += block.bytes.size();

@@ -66,19 +66,22 @@ class Feed {
   [[nodiscard]] std::string sum_now(std::size_t segment, std::uint64_t bytes) const;
   /// Begins to read; what lies before `from` is hashed only.
   void start(std::uint64_t from);
+  /// Begins to read for the sums alone: nothing is handed out.
+  void start_hashing();
   /// The next block, or nothing within `patience`: none is ready yet, or none is left.
   [[nodiscard]] std::optional<Block> take(sys::Milliseconds patience);
   /// True when all blocks were taken.
   [[nodiscard]] bool drained();
   void give_back(Block block);
-  /// Of a segment whose blocks were all taken.
+  /// Of a segment whose blocks were all taken; empty while it is not known.
   [[nodiscard]] std::string sum(std::size_t segment);
   /// The whole file's; after everything was taken.
   [[nodiscard]] std::string whole();
   void stop();
 
  private:
-  void read(std::uint64_t from);
+  void launch(std::uint64_t sent_from, std::uint64_t summed_from);
+  void read(std::uint64_t sent_from, std::uint64_t summed_from);
   Block spare();
 
   const SourceFile& file_;

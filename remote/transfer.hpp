@@ -45,6 +45,8 @@ struct Sending {
   /// Opens one more connection to the same guest, and how many are wanted in all.
   std::function<std::unique_ptr<Session>()> connect = {};
   unsigned connections = 1;
+  /// Where the guest finds the same file on a share: it copies from there, and no bytes go over the connection.
+  std::string shared = {};
 };
 
 /// A large file that stands in the guest.
@@ -73,7 +75,7 @@ class Transfer {
   /// blocks of some megabytes), and the guest verifies each segment of 64 MiB while the next ones are sent. What an interrupted
   /// copy left at part_name() is used as far as both sides' checksums agree; a part stays there when this throws, for the next
   /// try or for tidy(). `before` is what stands there now. Under 64 MB of memory. Throws also "world-moved" where `before` is
-  /// wrong and Former::keep, "guest-no-sftp".
+  /// wrong and Former::keep, "guest-no-sftp", "share-unreadable".
   Sent put_large(const sys::fs::path& source, const std::string& path, unsigned mode, const std::optional<FileState>& before, Former former,
                  const Sending& how);
   /// Gets a guest file to `to` on this Mac, verified by the guest's shasum of what it read, under a temporary name until then.

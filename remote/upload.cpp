@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "host/sys/error.hpp"
+#include "remote/receive_script.hpp"
 #include "remote/script.hpp"
 #include "remote/sftp.hpp"
 #include "remote/source_file.hpp"
@@ -18,66 +19,8 @@ using namespace std::chrono_literals;
 using sys::Deadline;
 
 constexpr unsigned checks_at_once = 4;
-constexpr auto guest_block_bytes = 1u << 20;
-
-// Bytes come over SFTP, into a part that this script has made; our words come on its standard input, one a line.
-// Segments are hashed beside each other and beside the sending. Nothing gets its final name before "commit"; a client
-// that dies closes the input, and what it has sent stays for the next try.
-constexpr std::string_view receive_script = R"sh(umask 077
-final=$1 part=$2 former=$3 expected=$4 mode=$5 size=$6 blocks=$7
-shift 7
-say() { printf '%s\n' "$1"; exit 0; }
-for own in "$@"; do if [ -L "$own" ]; then say "link-folder $own"; fi; done
-folder=${final%/*}
-[ -d "${folder:-/}" ] || say no-folder
-if [ -L "$final" ]; then say link; fi
-if [ -e "$final" ] && [ ! -f "$final" ]; then say kind; fi
-length() { count=$(/usr/bin/wc -c < "$1"); printf '%s' $count; }
-free() { /bin/df -k "${folder:-/}" </dev/null | { read -r head; read -r disk blocks used available rest; printf '%s' "$available"; }; }
-sum() { text=$(/usr/bin/shasum -a 256); printf '\nsum %s %s\n' "$1" "${text%% *}"; }
-make() {
-  /bin/rm -f "$part" || say no-write
-  set -C
-  : > "$part" || say no-write
-  set +C
-}
-stands() { if [ -f "$final" ]; then length "$final"; else printf absent; fi; }
-if [ "$expected" != any ] && [ "$(stands)" != "$expected" ]; then say exists; fi
-have=0
-if [ -f "$part" ] && [ ! -L "$part" ]; then have=$(length "$part"); fi
-if [ "$have" -gt "$size" ]; then have=0; fi
-kb=$(free)
-case $kb in
-  '' | *[!0-9]*) ;;
-  *) if [ "$kb" -le "$(((size - have) / 1024))" ]; then say "full $kb"; fi ;;
-esac
-printf 'part %s\n' "$have"
-committed=
-while read -r word number; do
-  case $word in
-    new) make; printf '\nready\n' ;;
-    check) /bin/dd if="$part" bs=1048576 skip=$((number * blocks)) count="$blocks" 2>/dev/null </dev/null | sum "$number" & ;;
-    tail) /bin/dd if="$part" bs=1048576 skip=$((number * blocks)) 2>/dev/null </dev/null | sum tail & ;;
-    free) printf '\nfree %s\n' "$(free)" ;;
-    commit) committed=1; break ;;
-  esac
-done
-wait
-if [ -z "$committed" ]; then
-  [ -s "$part" ] || /bin/rm -f "$part"
-  say abandoned
-fi
-[ "$(length "$part")" = "$size" ] || say "differs of another length"
-/bin/chmod "$mode" "$part" || say no-write
-made=
-if [ "$expected" != any ] && [ "$(stands)" != "$expected" ]; then say exists; fi
-if [ -n "$former" ] && [ -f "$final" ] && [ ! -e "$former" ] && [ ! -L "$former" ]; then
-  /bin/ln "$final" "$former" || say no-write
-  made=1
-fi
-if /bin/mv -f "$part" "$final"; then say "done $(/usr/bin/stat -f '%Fm %Fc %i' "$final" </dev/null)"; fi
-if [ -n "$made" ]; then /bin/rm -f "$former"; fi
-say no-write)sh";
+constexpr unsigned pulls_at_once = 4;
+constexpr auto guest_block_bytes = 1u << 20;  // as receive_script's dd
 
 /// Which bytes the guest has, for several threads.
 class Arrived {
@@ -181,13 +124,18 @@ class Upload {
                                    expected,
                                    fmt::format("{:o}", mode),
                                    std::to_string(source_.size()),
-                                   std::to_string(Feed::segment_bytes / guest_block_bytes)};
+                                   std::to_string(Feed::segment_bytes / guest_block_bytes),
+                                   how_.shared};
     const auto own = own_folders_above(path_);
     words.insert(words.end(), own.begin(), own.end());
     channel_ = session_.open_exec(script_command(receive_script, words), Deadline::in(30s));
     Sent sent;
     sent.found = prove(std::min(part_found(), source_.size()));
-    send(sent.found);
+    if (how_.shared.empty()) {
+      send(sent.found);
+    } else {
+      pull(sent.found);
+    }
     source_.require_unchanged();
     sent.state = {feed_.whole(), mode, source_.size()};
     sent.source_stamp = source_.stamp();
@@ -323,8 +271,7 @@ class Upload {
       lanes.emplace_back(how_, part_, feed_, arrived);
     }
     try {
-      pump(file, arrived, lanes,
-           from == source_.size() ? feed_.segments() : static_cast<std::size_t>(from / Feed::segment_bytes));
+      pump(file, arrived, lanes, first_segment(from));
     } catch (...) {
       feed_.stop();
       throw;
@@ -333,6 +280,62 @@ class Upload {
     if (how_.progress) {
       how_.progress(source_.size(), source_.size());
     }
+  }
+
+  [[nodiscard]] std::size_t first_segment(std::uint64_t from) const {
+    return from == source_.size() ? feed_.segments() : static_cast<std::size_t>(from / Feed::segment_bytes);
+  }
+
+  /// The guest copies segments from the share, several at a time, while this side only hashes.
+  void pull(std::uint64_t from) {
+    feed_.start_hashing();
+    std::vector<std::string> sums(feed_.segments());
+    std::size_t asked = first_segment(from), busy = 0, verified = asked;
+    auto deadline = time_for(pulls_at_once * Feed::segment_bytes);
+    while (verified < sums.size()) {
+      for (; busy < pulls_at_once && asked < sums.size(); ++busy) {
+        tell(fmt::format("pull {}", asked++));
+      }
+      channel_->await_output(20ms);
+      // Nothing is handed out, but a source that cannot be read is told here.
+      (void)feed_.take(0ms);
+      require_share();
+      for (; busy > 0 && has_sum(); --busy) {
+        take_sum(sums, time_for(Feed::segment_bytes));
+        deadline = time_for(pulls_at_once * Feed::segment_bytes);
+      }
+      const auto compared = compare_all(sums);
+      verified += compared;
+      if (compared > 0 && how_.progress) {
+        how_.progress(std::min(verified * Feed::segment_bytes, source_.size()), source_.size());
+      }
+      if (channel_->ended()) {
+        give_up();
+      }
+      if (deadline.expired()) {
+        throw Error(ErrorKind::failed, "guest-timeout",
+                    fmt::format("write {}: the copy from the share came to a halt", path_));
+      }
+    }
+  }
+
+  /// Throws when the guest could not copy a segment.
+  void require_share() {
+    const auto said = channel_->output();
+    const auto at = said.find("\nlost ", read_);
+    if (at == std::string_view::npos || said.find('\n', at + 1) == std::string_view::npos) {
+      return;
+    }
+    auto why = answer_to("lost", Deadline::in(1s));
+    const auto blank = why.find(' ');
+    auto refused = refusal(path_, {fmt::format("short {}\n", why.substr(0, blank)), 0, ""}, source_.size());
+    if (refused.id() == "guest-disk-full") {
+      throw refused;
+    }
+    throw Error(ErrorKind::failed, "share-unreadable",
+                fmt::format("the guest cannot copy {} to {}", excerpt(how_.shared), path_))
+        .note("the guest said: " + excerpt(why.substr(std::min(blank, why.size()))))
+        .fix("send it over SSH: transfer: ssh");
   }
 
   void pump(SftpFile& file, Arrived& arrived, std::deque<Lane>& lanes, std::size_t verified) {
@@ -363,11 +366,8 @@ class Upload {
       while (checking > 0 && has_sum()) {
         take_sum(sums, time_for(Feed::segment_bytes));
         --checking;
-        ++verified;
       }
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        compare(sums[i], i);
-      }
+      verified += compare_all(sums);
       if (channel_->ended()) {
         give_up();
       }
@@ -384,17 +384,28 @@ class Upload {
     return at != std::string_view::npos && said.find('\n', at + 1) != std::string_view::npos;
   }
 
-  void compare(std::string& sum, std::size_t segment) {
-    if (sum.empty()) {
-      return;
+  /// Compares what came of the guest's sums with our own, where those are known yet; how many it did.
+  std::size_t compare_all(std::vector<std::string>& sums) {
+    std::size_t compared = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      compared += compare(sums[i], i) ? 1 : 0;
     }
-    if (sum != feed_.sum(segment)) {
+    return compared;
+  }
+
+  bool compare(std::string& sum, std::size_t segment) {
+    const auto own = feed_.sum(segment);
+    if (sum.empty() || own.empty()) {
+      return false;
+    }
+    if (sum != own) {
       throw Error(ErrorKind::failed, "transfer-corrupt",
                   fmt::format("{} arrived damaged: of the bytes from {} on, the guest read back SHA-256 {}", path_,
                               segment * Feed::segment_bytes, excerpt(sum)))
           .fix("try again; if it stays so, check the guest's disk");
     }
     sum.clear();
+    return true;
   }
 
   /// A refused write has no reason of its own in this protocol; the free space tells whether the disk is full.

@@ -297,3 +297,59 @@ TEST_CASE("a guest without SFTP says so") {
   copy.lab.fault({"sftp", "exit=1"});
   CHECK(error_id([&] { (void)copy.send(); }) == "guest-no-sftp");
 }
+
+TEST_CASE("from a share the guest copies by itself, with the same proof, and goes on where it stopped") {
+  const Copying copy(2 * segment + 1'000'001);
+  // A guest of the lab sees the host's files; SFTP is not needed.
+  copy.lab.fault({"sftp", "exit=1"});
+  Sending how;
+  how.shared = copy.source.string();
+  std::uint64_t last = 0;
+  how.progress = [&](std::uint64_t done, std::uint64_t) { last = done; };
+  const auto sent = copy.send(how);
+  CHECK(sent.state == FileState{sys::sha256(copy.text), 0644, copy.text.size()});
+  CHECK(sent.found == 0);
+  CHECK(last == copy.text.size());
+  CHECK(content(copy.path) == copy.text);
+  CHECK_FALSE(fs::exists(copy.part));
+  put(copy.part, copy.text.substr(0, segment + 1000));
+  CHECK(copy.send(how).found == segment + 1000);
+  CHECK(content(copy.path) == copy.text);
+  put(copy.part, copy.text.substr(0, segment - 1) + "x" + copy.text.substr(segment));
+  CHECK(copy.send(how).found == 0);
+  CHECK(content(copy.path) == copy.text);
+}
+
+TEST_CASE("wrong bytes on a share are found, and a share that cannot be read says so") {
+  const Copying copy(segment + 9);
+  auto other = copy.text;
+  other[segment + 1] ^= 1;
+  Sending how;
+  how.shared = copy.folder.write("other", other).string();
+  CHECK(error_id([&] { (void)copy.send(how); }) == "transfer-corrupt");
+  CHECK_FALSE(fs::exists(copy.path));
+  how.shared = (copy.folder.path() / "none").string();
+  const auto missing = error_text([&] { (void)copy.send(how); });
+  CHECK(missing.starts_with("share-unreadable"));
+  CHECK(missing.find("No such file") != std::string::npos);
+  // Shorter than it was: dd is content, the sums are not.
+  how.shared = copy.folder.write("short", copy.text.substr(0, 10)).string();
+  CHECK(error_id([&] { (void)copy.send(how); }) == "transfer-corrupt");
+  CHECK_FALSE(fs::exists(copy.path));
+  auto session = copy.lab.connect();
+  CHECK_FALSE(Guest(session).share_with("none", sys::Deadline::in(0s)));
+}
+
+TEST_CASE("R87: a disk that fills up during a copy from a share") {
+  const Copying copy(9'000'000, R"({"disk_kb": 3000})");
+  const auto df = copy.lab.root() + "/bin/df";
+  fs::remove(df);
+  put(df,
+      "#!/bin/sh\nif [ -e \"$HOME/asked\" ]; then free=12; else free=99999; fi\n: > \"$HOME/asked\"\nprintf "
+      "'Filesystem\\n/dev/disk 1 1 %s 1\\n' $free\n");
+  ::chmod(df.c_str(), 0755);
+  Sending how;
+  how.shared = copy.source.string();
+  CHECK(error_text([&] { (void)copy.send(how); }).starts_with("guest-disk-full"));
+  CHECK_FALSE(fs::exists(copy.path));
+}
