@@ -116,7 +116,7 @@ BenchSources bench_sources(const BenchOptions& options, Subject subject, const s
   if (const auto cli = text_source(options, subject)) { out.cli = add(*cli, cli_name); }
   if (options.model) { out.model = add(*options.model, plain_name(*options.model)); }
   for (const auto& file : options.files) { add(file, plain_name(file)); }
-  out.files = gather(workload);
+  out.files = gather(workload, LargeFiles::unhashed);
   for (const auto& program : {out.bench, out.cli}) {
     workload.agents = {WorkloadAgent{}};
     workload.agents.front().executable = program;

@@ -11,6 +11,7 @@
 #include "cli/operation.hpp"
 #include "cli/own_key.hpp"
 #include "cli/readiness.hpp"
+#include "cli/share.hpp"
 #include "cli/unlock_input.hpp"
 #include "cli/unlock_report.hpp"
 #include "host/sys/file.hpp"
@@ -31,12 +32,14 @@ class Unlock {
  public:
   Unlock(Context& context, const UnlockOptions& options)
       : context_(context), options_(options), input_(read_unlock_input(context, options.profile, options.workload, options.library)),
+        share_(input_, context.state_dir),
         operation_(context, options.target, "unlock", options.dry_run ? Operation::Touch::nothing : Operation::Touch::world) {}
 
   int go() {
     operation_.finish_former();
     look_at_host();
-    const Plan host_plan = plan_host(view_, restart_from(options_.restart), options_.host_preference == "set");
+    Plan host_plan = plan_host(view_, restart_from(options_.restart), options_.host_preference == "set");
+    share_.add_to(host_plan);
     if (options_.dry_run) { return show_plan(host_plan); }
     try {
       carry_out(host_plan);
@@ -58,6 +61,7 @@ class Unlock {
   void look_at_host() {
     report_.host = operation_.host.facts();
     view_.vm = operation_.vm();
+    share_.forget_used(view_.vm);
     view_.preference = operation_.host.preference(feature_level_key());
     view_.claims = operation_.journal->claims(resource_of(feature_level_key()));
     for (const auto& claim : view_.claims) {
@@ -167,7 +171,12 @@ class Unlock {
       report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
       check_fresh_boot();
     }
-    apply(look_at_guest());
+    share_.find(operation_.link->guest(), view_.vm, console());
+    const Plan guest_plan = look_at_guest();
+    share_.require_for(guest_plan);
+    operation_.engine->use_shares(share_.sources());
+    apply(guest_plan);
+    share_.settle();
     prove();
   }
 
@@ -240,6 +249,8 @@ class Unlock {
     }
     report_.files = goal_.files;
     report_.library = to_json(input_.library);
+    const auto remarks = share_.remarks();
+    report_.warnings.insert(report_.warnings.end(), remarks.begin(), remarks.end());
     report_.warnings.insert(report_.warnings.end(), operation_.engine->warnings().begin(), operation_.engine->warnings().end());
     report_.preference = operation_.host.preference(feature_level_key());
     report_.total = watch_.elapsed();
@@ -261,6 +272,7 @@ class Unlock {
   Context& context_;
   const UnlockOptions& options_;
   UnlockInput input_;
+  UnlockShare share_;
   Operation operation_;
   HostView view_;
   GuestGoal goal_;

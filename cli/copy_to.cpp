@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
 
 #include "cli/guest_verdict.hpp"
 #include "host/sys/hash.hpp"
@@ -22,28 +18,12 @@ constexpr Milliseconds answer{30'000}, reading{600'000};
 constexpr std::size_t paths_at_once = 500;
 constexpr std::size_t words_at_once = 12'000;      // bytes of paths in one command
 constexpr std::uint64_t bytes_at_once = 2u << 20;  // of small files in one command
-constexpr std::size_t files_beside = 2;
-
-std::string name_of(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
-}
 
 /// The guest's own spelling of its home is known only when it has answered.
 std::string tilde(const std::string& written) {
   const auto path = guest_path(written, "/~");
   return path == "/~" ? "~" : path.starts_with("/~/") ? path.substr(1) : path;
 }
-
-struct Workers {
-  std::vector<std::thread> threads;
-  ~Workers() { join(); }
-  void join() {
-    for (auto& thread : threads) {
-      thread.join();
-    }
-    threads.clear();
-  }
-};
 
 Error in_the_way(const std::string& path, PathKind kind) {
   return Error(ErrorKind::failed, "guest-path-unsafe",
@@ -230,60 +210,6 @@ void CopyIn::send_small(CopyReport& report) {
   flush();
 }
 
-/// While the guest verifies the end of one file, the beginning of another is on its way.
-void CopyIn::send_beside(const std::vector<const Place*>& larges, std::vector<Sent>& sent) {
-  std::mutex mutex;
-  std::exception_ptr fault;
-  std::size_t next = 0;
-  std::uint64_t total = 0;
-  std::vector<std::atomic<std::uint64_t>> done(larges.size());
-  for (const auto* place : larges) {
-    total += place->item.size;
-  }
-  std::atomic<std::size_t> working = std::min(files_beside, larges.size());
-  const auto work = [&] {
-    for (;;) {
-      std::size_t mine = 0;
-      {
-        const std::lock_guard hold(mutex);
-        if (fault || next == larges.size()) {
-          break;
-        }
-        mine = next++;
-      }
-      try {
-        Sending how;
-        how.progress = [&done, mine](std::uint64_t bytes, std::uint64_t) { done[mine] = bytes; };
-        const auto& place = *larges[mine];
-        sent[mine] = send_large_beside(link_, {place.item.from, place.path, place.item.mode, {}, Former::drop}, how);
-      } catch (...) {
-        const std::lock_guard hold(mutex);
-        if (!fault) {
-          fault = std::current_exception();
-        }
-      }
-    }
-    --working;
-  };
-  Workers workers;
-  for (std::size_t i = working; i > 0; --i) {
-    workers.threads.emplace_back(work);
-  }
-  while (working > 0) {
-    std::uint64_t now = 0;
-    for (const auto& one : done) {
-      now += one;
-    }
-    console_.progress(fmt::format("{} files", larges.size()), now, total);
-    sys::pause(Milliseconds{50}, Deadline::in(answer));
-  }
-  workers.join();
-  console_.end_progress();
-  if (fault) {
-    std::rethrow_exception(fault);
-  }
-}
-
 void CopyIn::send_all_large(CopyReport& report) {
   std::vector<const Place*> larges;
   for (const auto* place : left_) {
@@ -291,19 +217,11 @@ void CopyIn::send_all_large(CopyReport& report) {
       larges.push_back(place);
     }
   }
-  std::vector<Sent> sent(larges.size());
-  if (larges.size() == 1) {
-    const auto& place = *larges[0];
-    Sending how;
-    how.progress = [&](std::uint64_t bytes, std::uint64_t total) {
-      console_.progress(name_of(place.path), bytes, total);
-    };
-    sent[0] = send_large(link_, console_, {place.item.from, place.path, place.item.mode, {}, Former::drop}, how,
-                         connections_);
-    console_.end_progress();
-  } else if (!larges.empty()) {
-    send_beside(larges, sent);
+  std::vector<LargeJob> jobs;
+  for (const auto* place : larges) {
+    jobs.push_back({{place->item.from, place->path, place->item.mode, {}, Former::drop}});
   }
+  const auto sent = send_larges(link_, console_, jobs, connections_);
   for (std::size_t i = 0; i < larges.size(); ++i) {
     report.files.push_back({larges[i]->item.from, larges[i]->path, sent[i].state,
                             sent[i].found > 0 ? Copied::How::continued : Copied::How::sent, sent[i].found});

@@ -31,7 +31,6 @@ class CopyIn {
   void make_folders(CopyReport& report);
   void send_small(CopyReport& report);
   void send_all_large(CopyReport& report);
-  void send_beside(const std::vector<const Place*>& larges, std::vector<Sent>& sent);
   void keep_same(const Place& place, const std::string& sha256, CopyReport& report);
 
   GuestLink& link_;

@@ -7,6 +7,7 @@
 
 #include "cli/large.hpp"
 #include "host/sys/boot.hpp"
+#include "host/sys/clone.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
@@ -70,6 +71,12 @@ Engine::Look Engine::observe(const SetAgent& step) {
   const AgentState now = state_of(link_.guest().agent(step.domain, step.label));
   return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other,
           now == AgentState::loaded ? "loaded" : now == AgentState::disabled ? "disabled" : "not loaded"};
+}
+
+Engine::Look Engine::observe(const StageShare& step) {
+  std::error_code fault;
+  const bool there = std::filesystem::exists(std::filesystem::path(step.folder).parent_path(), fault);
+  return {there ? Seen::after : Seen::before, there ? "there" : "not there"};
 }
 
 std::vector<Engine::Look> Engine::observe_files(const std::vector<Step>& steps) {
@@ -192,25 +199,37 @@ void Engine::set(const PutFile& step, Side side) {
   console_.step("copy", fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(step.after.size), shown_rate(step.after.size, watch.elapsed())));
 }
 
-void Engine::send(RunId run, int position, PutFile step) {
-  const Stopwatch watch;
-  Sending how;
-  how.progress = [&](std::uint64_t sent, std::uint64_t total) { console_.progress(name_of(step.path), sent, total); };
-  how.before_rename = [&](const FileState& state) {
-    const bool planned = step.after.sha256.empty() || step.after.sha256 == state.sha256;
-    if (!planned || state.size != step.after.size) {
-      throw Error(ErrorKind::failed, "source-changed", fmt::format("{} is not what was planned for any more", step.source.string()))
-          .fix("leave the file alone and try again");
+void Engine::send(RunId run, int first, const std::vector<Step>& steps) {
+  std::vector<LargeJob> jobs;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto& step = std::get<PutFile>(steps[i]);
+    const auto record = [this, run, position = first + static_cast<int>(i), step = PutFile(step)](const FileState& state) mutable {
+      const bool planned = step.after.sha256.empty() || step.after.sha256 == state.sha256;
+      if (!planned || state.size != step.after.size) {
+        throw Error(ErrorKind::failed, "source-changed", fmt::format("{} is not what was planned for any more", step.source.string()))
+            .fix("leave the file alone and try again");
+      }
+      step.after = state;
+      // After a crash the file is recognised by its hash, and without one on record it was never renamed.
+      journal_.amend(run, position, to_json(Step(step)));
+    };
+    LargeJob job{{step.source, step.path, step.after.mode, step.before, Former::keep}, record};
+    // What is no longer on the share was copied from it for another destination.
+    if (const auto share = shares_.find(step.source.string()); share != shares_.end() && std::filesystem::exists(share->second.staged)) {
+      std::tie(job.copy.shared, job.copy.staged, job.copy.shared_only) = std::tie(share->second.guest, share->second.staged, share->second.only);
     }
-    step.after = state;
-    // After a crash the file is recognised by its hash, and without one on record it was never renamed.
-    journal_.amend(run, position, to_json(Step(step)));
-  };
-  const Sent sent = send_large(link_, console_, {step.source, step.path, step.after.mode, step.before, Former::keep}, how);
-  console_.end_progress();
-  hashes_[step.path] = sent.state.sha256;
-  console_.step("copy", fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(sent.state.size), shown_rate(sent.state.size - sent.found, watch.elapsed())));
-  lumelift::note(link_.guest(), console_, {{step.path, entry_of(sent.state, sent.stamp, sent.source_stamp)}}, CacheFolder::existing);
+    jobs.push_back(std::move(job));
+  }
+  const auto sent = send_larges(link_, console_, jobs);
+  std::vector<std::pair<std::string, Manifest::Entry>> entries;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const auto& [state, stamp, source_stamp, found, spent] = sent[i];
+    const std::string& path = jobs[i].copy.path;
+    hashes_[path] = state.sha256;
+    console_.step("copy", fmt::format("{}  {}  {}", name_of(path), shown_bytes(state.size), shown_rate(state.size - found, spent)));
+    entries.emplace_back(path, entry_of(state, stamp, source_stamp));
+  }
+  lumelift::note(link_.guest(), console_, entries, CacheFolder::existing);
 }
 
 void Engine::set(const AddLine& step, Side side) {
@@ -237,6 +256,31 @@ void Engine::set(const SetAgent& step, Side side) {
   } else {
     guest.bootout(step.domain, step.label, Deadline::in(tool));
   }
+}
+
+void Engine::set(const StageShare& step, Side side) {
+  // The folder above it is of this one share alone.
+  const std::filesystem::path folder(step.folder), own = folder.parent_path();
+  if (side == Side::before) {
+    std::error_code fault;
+    std::filesystem::remove_all(own, fault);
+    std::filesystem::remove(own.parent_path(), fault);
+    if (std::filesystem::exists(own, fault)) {
+      throw Error(ErrorKind::incomplete, "file-unwritable", fmt::format("{} cannot be removed", own.string())).fix("remove it by hand");
+    }
+    return;
+  }
+  sys::ensure_private_folder(folder);
+  for (const auto& item : step.items) {
+    const auto target = folder / item.name;
+    sys::ensure_private_folder(target.parent_path());
+    if (item.source.empty()) {
+      sys::write_file(target, "", 0600);
+    } else {
+      sys::clone_or_link(item.source, target);
+    }
+  }
+  console_.step("share", fmt::format("{} at the start of the VM, read-only", folder.filename().string()));
 }
 
 void Engine::set(const Step& step, Side side) {
@@ -272,15 +316,16 @@ void Engine::apply_preference(RunId run, SetPreference step) {
                                     look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)), link_.vm()));
 }
 
-/// Where the steps end that one command in the guest can do together with the one at `at`: folders, or small new files.
+/// Where the steps end that can be done together with the one at `at`: folders, small new files, or large files.
 std::size_t Engine::together(const std::vector<Step>& steps, const std::vector<Look>& looks, std::size_t at) const {
   std::uint64_t bytes = 0;
   std::size_t end = at;
   for (; end < steps.size() && end - at < most_together; ++end) {
     if (steps[end].index() != steps[at].index() || looks[end].seen != Seen::before) { break; }
     if (const auto* file = std::get_if<PutFile>(&steps[end])) {
+      if (is_large(*file) != is_large(std::get<PutFile>(steps[at]))) { break; }
       bytes += file->after.size;
-      if (file->before || bytes > bytes_together) { break; }
+      if (!is_large(*file) && (file->before || bytes > bytes_together)) { break; }
     }
   }
   return std::max(end, at + 1);
@@ -337,15 +382,13 @@ void Engine::apply_group(RunId run, const std::vector<Step>& group, const std::v
     for (const auto& step : steps) { bodies.push_back(to_json(step)); }
     // All of them are intended before the first has an effect: after a crash, looking tells which of them happened.
     const int first = journal_.intend(run, bodies);
-    if (steps.size() > 1) {
+    const auto* file = std::get_if<PutFile>(&steps.front());
+    if (looks[at].seen == Seen::before && file != nullptr && is_large(*file)) {
+      send(run, first, steps);
+    } else if (steps.size() > 1) {
       set_new(steps);
     } else if (looks[at].seen == Seen::before) {
-      const auto* file = std::get_if<PutFile>(&steps.front());
-      if (file != nullptr && is_large(*file)) {
-        send(run, first, *file);
-      } else {
-        set(steps.front(), Side::after);
-      }
+      set(steps.front(), Side::after);
     }
     journal_.mark(run, first, static_cast<int>(steps.size()), StepState::done);
     at = end;

@@ -34,6 +34,14 @@ struct UndoReport {
   void add(const UndoReport& more);
 };
 
+/// Where a guest has a large file of this Mac on a share, by the file's path; see LargeCopy.
+struct SharedSource {
+  std::string guest;
+  std::filesystem::path staged;
+  bool only = false;
+};
+using SharedSources = std::map<std::string, SharedSource>;
+
 /// The only caller of changing operations on host and guest. Per kind of step it knows how to look and how to set; apply and
 /// undo are written once over those two. Records every intent in the journal before the effect. Does not decide what should
 /// happen. Throws Error and sys::Interrupted from apply(); undo() collects failures instead and always goes on.
@@ -45,6 +53,9 @@ class Engine {
   /// ("world-moved"). Each step is in effect, seen and recorded when the next begins; new folders, and small new files, are
   /// done several at a time.
   void apply(RunId run, const Plan& plan);
+
+  /// From now on the guest copies these by itself.
+  void use_shares(SharedSources sources) { shares_ = std::move(sources); }
 
   /// Undoes the given runs, newest first, by looking. Steps of power that a stock VM no longer needs are let be.
   [[nodiscard]] UndoReport undo(std::vector<RunRecord> runs, Restart restart);
@@ -77,6 +88,7 @@ class Engine {
   [[nodiscard]] Look observe(const SetPreference& step);
   [[nodiscard]] Look observe(const AddLine& step);
   [[nodiscard]] Look observe(const SetAgent& step);
+  [[nodiscard]] Look observe(const StageShare& step);
   [[nodiscard]] std::vector<Look> observe_files(const std::vector<Step>& steps);
   [[nodiscard]] std::vector<Look> observe_group(const std::vector<Step>& steps);
 
@@ -86,6 +98,7 @@ class Engine {
   void set(const PutFile& step, Side side);
   void set(const AddLine& step, Side side);
   void set(const SetAgent& step, Side side);
+  void set(const StageShare& step, Side side);
   void set(const Step& step, Side side);
 
   void stop_vm(const std::string& storage);
@@ -93,7 +106,7 @@ class Engine {
   void await_guest();
   [[nodiscard]] std::size_t together(const std::vector<Step>& steps, const std::vector<Look>& looks, std::size_t at) const;
   void set_new(const std::vector<Step>& steps);
-  void send(RunId run, int position, PutFile step);
+  void send(RunId run, int first, const std::vector<Step>& steps);
   void apply_group(RunId run, const std::vector<Step>& group, const std::vector<Look>& looks);
   void apply_preference(RunId run, SetPreference step);
   using Belongs = std::function<bool(const Step&)>;
@@ -117,6 +130,7 @@ class Engine {
   std::vector<std::string> warnings_;
   std::map<std::string, AgentGlimpse> loaded_agents_;
   std::map<std::string, std::string> hashes_;
+  SharedSources shares_;
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down

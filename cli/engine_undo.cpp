@@ -146,7 +146,7 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
   const auto fail_rest = [&](std::size_t from) {
     for (std::size_t i = from; i < steps.size(); ++i) { report.failed.push_back(described(steps[i]) + ": the connection was lost"); }
   };
-  if (vm_missing_ && !std::holds_alternative<SetPreference>(steps.front())) {
+  if (vm_missing_ && (in_guest(steps.front()) || std::holds_alternative<SetPower>(steps.front()))) {
     for (const auto& record : records) { note(record, StepState::kept, report); }
     for (const auto& step : steps) { report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm())); }
     return;
@@ -228,13 +228,14 @@ void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
     // Only a run that was proved and committed: after a crash, power is part of what has to be put right.
     if (run.state != RunState::committed) { continue; }
     const auto records = journal_.steps(run.id);
-    bool cycle = false, changes = false;
+    bool cycle = false, changes = false, shares = false;
     for (const auto& record : records) {
       const Step step = step_from_json(record.body);
+      shares = shares || std::holds_alternative<StageShare>(step);
       if (const auto* power = std::get_if<SetPower>(&step)) { cycle = cycle || power->before == Power::running; }
       if (const auto* preference = std::get_if<SetPreference>(&step)) { changes = changes || preference->before != preference->after; }
     }
-    const bool pointless = cycle && (others || !changes) && restart != Restart::always;
+    const bool pointless = cycle && !shares && (others || !changes) && restart != Restart::always;
     if (vm_missing_ || (running && restart != Restart::never && !pointless)) { continue; }
     for (const auto& record : records) {
       if (pending(record) && std::holds_alternative<SetPower>(step_from_json(record.body))) {

@@ -47,6 +47,8 @@ constexpr std::array copy_keys = {
     FileKey{"from", Type::string, Need::required, host_path_note},
     FileKey{"to", Type::string, Need::optional,
             "Path in the guest, relative to the workload's folder; default: the same name"},
+    FileKey{"mode", Type::string, Need::optional,
+            "copy, or share: left on this Mac, where the guest reads it from a read-only shared folder", 0, 0, "copy|share"},
 };
 constexpr std::array ready_keys = {
     FileKey{"port", Type::number, Need::optional, "TCP port of the guest that the program itself listens on", 1,
@@ -116,6 +118,9 @@ constexpr auto workload_keys = joined(
                 0,
                 {},
                 copy_keys},
+        FileKey{"transfer", Type::string, Need::optional,
+                "How large files reach the guest: ssh, share (from a read-only shared folder that the VM is started with), or auto", 0, 0,
+                "auto|share|ssh"},
         FileKey{"agents",
                 Type::objects,
                 Need::optional,

@@ -55,7 +55,7 @@ void gather_folder(const FileCopy& copy, LargeFiles large, std::vector<Source>& 
     if (fs::is_directory(real)) { throw invalid(fmt::format("'{}' is a link to a folder; copy the folder itself", entry.path().string())); }
     if (!fs::is_regular_file(real)) { throw invalid(fmt::format("'{}' is not a regular file", entry.path().string())); }
     const std::string relative = entry.path().lexically_relative(copy.from).string();
-    out.push_back({real, copy.to == "." ? relative : copy.to + "/" + relative, state_of(real, large)});
+    out.push_back({real, copy.to == "." ? relative : copy.to + "/" + relative, state_of(real, large), copy.delivery});
   }
 } catch (const fs::filesystem_error& e) {
   throw Error(ErrorKind::usage, "file-unreadable", fmt::format("'{}' cannot be walked: {}", copy.from.string(), e.code().message()))
@@ -106,7 +106,7 @@ std::vector<Source> gather(const Workload& workload, LargeFiles large) {
     if (fs::is_directory(copy.from)) {
       gather_folder(copy, large, out);
     } else {
-      out.push_back({copy.from, copy.to, state_of(copy.from, large)});
+      out.push_back({copy.from, copy.to, state_of(copy.from, large), copy.delivery});
     }
   }
   std::sort(out.begin(), out.end(), [](const Source& a, const Source& b) { return a.to < b.to; });
@@ -123,6 +123,7 @@ FileView copied_layout(const Workload& workload, const std::vector<Source>& sour
   const std::string own = guest_root(home) + "/" + workload.name;
   auto copied = std::make_shared<std::map<std::string, const Source*>>();
   auto kept = std::make_shared<std::vector<Source>>(sources);
+  std::erase_if(*kept, [](const Source& source) { return source.delivery == Delivery::share; });
   for (const auto& source : *kept) { copied->emplace(placed(source.to, home, own), &source); }
   FileView view;
   view.look = [copied, kept, own, beneath](const std::string& path) -> PathLook {

@@ -29,6 +29,9 @@ struct LargeCopy {
   unsigned mode = 0644;
   std::optional<FileState> before;  ///< what stands there now
   Former former = Former::keep;
+  std::string shared = {};             ///< where the guest has the same file on a share; empty: it goes over SSH
+  std::filesystem::path staged = {};   ///< what is on the share: removed once it is copied
+  bool shared_only = false;            ///< a share that cannot be read is an error, and no reason to use SSH
 };
 
 /// Sends it, over more than one connection where that pays. When the connection is lost it connects anew and goes on
@@ -36,8 +39,17 @@ struct LargeCopy {
 /// `connections`: 0 lets it choose.
 Sent send_large(GuestLink& link, Console& console, const LargeCopy& copy, Sending how, unsigned connections = 0);
 
-/// The same over connections of its own, from any thread, while nobody else uses the link.
-Sent send_large_beside(const GuestLink& link, const LargeCopy& copy, const Sending& how);
+struct LargeJob {
+  LargeCopy copy;
+  /// As Sending's; of several jobs never two at a time, but from other threads than the caller's.
+  std::function<void(const FileState&)> before_rename = {};
+};
+
+/// The same for several, in pairs, each over a connection of its own: while the guest verifies the end of one file, the
+/// beginning of another is on its way. A guest that takes no further connection gets them one after another. Shows progress.
+/// When one fails, the others stop soon; what was sent of them stays for the next try. The results are in the jobs' order.
+[[nodiscard]] std::vector<Sent> send_larges(GuestLink& link, Console& console, const std::vector<LargeJob>& jobs,
+                                            unsigned connections = 0);
 
 /// What stands in the guest's manifest of a file that was sent or found right.
 [[nodiscard]] Manifest::Entry entry_of(const FileState& state, const std::string& stamp,

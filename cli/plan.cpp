@@ -101,7 +101,7 @@ AgentSpec agent_spec(const Profile& profile, const WorkloadAgent& agent, const G
 }  // namespace
 
 bool in_guest(const Step& step) {
-  return !std::holds_alternative<SetPower>(step) && !std::holds_alternative<SetPreference>(step);
+  return !std::holds_alternative<SetPower>(step) && !std::holds_alternative<SetPreference>(step) && !std::holds_alternative<StageShare>(step);
 }
 
 std::string described(const Step& step) {
@@ -117,6 +117,7 @@ std::string described(const Step& step) {
                                s.after.sha256.empty() ? "" : "  sha256 " + s.after.sha256.substr(0, 12));
           },
           [](const AddLine& s) { return fmt::format("add a line to {}", s.path); },
+          [](const StageShare& s) { return fmt::format("share {} read-only, with {} of this Mac", s.folder, s.items.size() == 2 ? "a file" : fmt::format("{} files", s.items.size() - 1)); },
           [](const SetAgent& s) { return fmt::format("agent {} in {}  {} → {}", s.label, s.domain, shown(s.before), shown(s.after)); },
       },
       step);
@@ -209,6 +210,7 @@ GuestGoal guest_goal(const Profile& profile, const std::optional<Workload>& work
   add_folder(goal, known, own, facts.home, 0755);
   add_folder(goal, known, own + "/run", facts.home, 0700, true);
   for (const auto& source : sources) {
+    if (source.delivery == Delivery::share) { continue; }
     const std::string path = absolute(source.to, facts.home, own);
     if (!path.starts_with(facts.home + "/")) {
       throw Error(ErrorKind::usage, "workload-invalid", fmt::format("'{}' would be written to {}, outside the guest user's home", source.file.string(), path))

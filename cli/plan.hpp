@@ -56,7 +56,19 @@ struct SetAgent {
   AgentState before, after;
   bool operator==(const SetAgent&) const = default;
 };
-using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, AddLine, SetAgent>;
+/// Makes a folder of this Mac with clones of files, or links to them, for a VM to be started with; the undo removes it. An item
+/// without a source is an empty file.
+struct StageShare {
+  struct Item {
+    std::filesystem::path source;
+    std::string name;                  ///< below the folder
+    bool operator==(const Item&) const = default;
+  };
+  std::string folder;
+  std::vector<Item> items;
+  bool operator==(const StageShare&) const = default;
+};
+using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, AddLine, SetAgent, StageShare>;
 
 /// True for steps that need the guest to answer.
 [[nodiscard]] bool in_guest(const Step& step);
@@ -96,6 +108,7 @@ struct Source {
   std::filesystem::path file;
   std::string to;      ///< as in FileCopy
   FileState state;
+  Delivery delivery = Delivery::copy;
   bool operator==(const Source&) const = default;
 };
 

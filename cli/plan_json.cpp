@@ -82,6 +82,11 @@ struct StepEncoder {
   json operator()(const AddLine& s) const {
     return {{"kind", "line"}, {"path", s.path}, {"line", s.line}, {"new_file", s.new_file}};
   }
+  json operator()(const StageShare& s) const {
+    json items = json::array();
+    for (const auto& item : s.items) { items.push_back({{"source", item.source.string()}, {"name", item.name}}); }
+    return {{"kind", "share"}, {"folder", s.folder}, {"items", items}};
+  }
   json operator()(const SetAgent& s) const {
     return {{"kind", "agent"}, {"domain", s.domain}, {"label", s.label}, {"plist", s.plist},
             {"before", agent_words[static_cast<int>(s.before)]}, {"after", agent_words[static_cast<int>(s.after)]}};
@@ -101,6 +106,11 @@ Step decode_step(const json& j) {
     return step;
   }
   if (kind == "line") { return AddLine{j.at("path"), j.at("line"), j.at("new_file")}; }
+  if (kind == "share") {
+    StageShare step{j.at("folder"), {}};
+    for (const auto& item : j.at("items")) { step.items.push_back({item.at("source").get<std::string>(), item.at("name")}); }
+    return step;
+  }
   if (kind == "agent") {
     return SetAgent{j.at("domain"), j.at("label"), j.at("plist"), decode_agent(j.at("before")), decode_agent(j.at("after"))};
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include "cli/file_keys.hpp"
@@ -48,6 +49,17 @@ std::string guest_path(const YamlValue& value, bool relative_allowed) {
     if (part.string().size() > 200) { throw value.problem("a name in this path is longer than 200 bytes"); }
   }
   return path.lexically_normal().string();
+}
+
+template <class Value>
+Value one_of(const YamlValue& value, std::initializer_list<std::pair<std::string_view, Value>> words) {
+  const std::string text = value.string();
+  std::string known;
+  for (const auto& [word, meaning] : words) {
+    if (text == word) { return meaning; }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", word);
+  }
+  throw value.problem(fmt::format("one of {} is needed here", known));
 }
 
 fs::path host_path(const YamlValue& value, const fs::path& base) {
@@ -169,6 +181,7 @@ void read_files(const YamlValue& list, const fs::path& base, Workload& workload)
     const auto to = item.find("to");
     copy.to = to ? guest_path(*to, true) : copy.from.filename().string();
     const bool taken = std::any_of(workload.files.begin(), workload.files.end(), [&](const FileCopy& other) { return other.to == copy.to; });
+    if (const auto mode = item.find("mode")) { copy.delivery = one_of<Delivery>(*mode, {{"copy", Delivery::copy}, {"share", Delivery::share}}); }
     if (taken) { throw item.problem(fmt::format("two files go to '{}'", copy.to)); }
     workload.files.push_back(std::move(copy));
   }
@@ -225,7 +238,7 @@ Workload load_workload(const fs::path& file) {
   top.expect_schema(key_of(keys, "schema").most);
   top.expect_keys(keys);
   const auto several = top.find("agents");
-  if (several) { top.expect_keys({"schema", "name", "files", "agents"}); }
+  if (several) { top.expect_keys({"schema", "name", "files", "transfer", "agents"}); }
   const fs::path base = file.parent_path().empty() ? fs::path(".") : file.parent_path();
   Workload workload;
   workload.name = identifier(top.at("name"), name_characters, key_of(keys, "name").most, "a workload's name");
@@ -239,6 +252,9 @@ Workload load_workload(const fs::path& file) {
     read_agent(top, base, "io.lumelift." + workload.name, false, workload);
   }
   if (const auto files = top.find("files")) { read_files(*files, base, workload); }
+  if (const auto way = top.find("transfer")) {
+    workload.transfer = one_of<TransferWay>(*way, {{"auto", TransferWay::automatic}, {"share", TransferWay::share}, {"ssh", TransferWay::ssh}});
+  }
   return workload;
 }
 

@@ -26,10 +26,16 @@ struct Profile {
 /// The library's variables for this profile, in a fixed order, as the published names say them.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> profile_environment(const Profile& profile);
 
+/// How large files of a workload reach its guest: over SSH, or from a folder of this Mac that the VM is started with.
+enum class TransferWay { automatic, share, ssh };
+/// What becomes of a file: a copy stands in the guest, or it stays here and the guest reads it from a share.
+enum class Delivery { copy, share };
+
 /// One file or folder of the host to be copied. Relative destinations lie in the workload's own folder in the guest.
 struct FileCopy {
   std::filesystem::path from;
   std::string to;  ///< relative, or absolute, or "~/…"
+  Delivery delivery = Delivery::copy;
   bool operator==(const FileCopy&) const = default;
 };
 
@@ -62,6 +68,7 @@ struct WorkloadAgent {
 struct Workload {
   std::string name;                     ///< [a-z0-9-]: names the folder in the guest
   std::vector<FileCopy> files;          ///< includes the programs' host files where they are copied
+  TransferWay transfer = TransferWay::automatic;
   std::vector<WorkloadAgent> agents;    ///< labels and names are distinct
   bool operator==(const Workload&) const = default;
 };

@@ -55,6 +55,7 @@ struct Sent {
   std::string stamp;            ///< the guest's times and inode of it; see Manifest
   std::string source_stamp;     ///< of the host file; see SourceFile
   std::uint64_t found = 0;      ///< bytes that an earlier, interrupted copy had left and that were proven right
+  sys::Milliseconds spent{0};   ///< what it took, where the caller measured it
 };
 
 /// Whole-file copies into a guest. A final name holds either its former file or the complete new one, never a part:

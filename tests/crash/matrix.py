@@ -40,10 +40,11 @@ class Scenario:
     shared: bool = False          # a VM may have been started while the other one still claimed the preference
 
 
-W, OTHER, LARGE = "{w}", "{other}", "{large}"
+W, OTHER, LARGE, SHARED = "{w}", "{other}", "{large}", "{shared}"
 SCENARIOS = {s.name: s for s in (
     Scenario("unlock-running", (("ci-1", True),), (("unlock", "ci-1", "--workload", W), ("rollback", "ci-1")), (0,)),
     Scenario("unlock-large", (("ci-1", True),), (("unlock", "ci-1", "--workload", LARGE), ("rollback", "ci-1")), (0,)),
+    Scenario("unlock-share", (("ci-1", True),), (("unlock", "ci-1", "--workload", SHARED), ("rollback", "ci-1")), (0, 1)),
     Scenario("unlock-stopped", (("ci-1", False),), (("unlock", "ci-1"), ("rollback", "ci-1")), (0,), ("string", "1")),
     Scenario("re-unlock", (("ci-1", True),), (("unlock", "ci-1", "--workload", W),
                                               ("unlock", "ci-1", "--profile", "minimal", "--workload", OTHER), ("rollback", "ci-1")), (1,)),
@@ -62,7 +63,7 @@ SCENARIOS = {s.name: s for s in (
 
 
 # The quick set: points and second kills for each step.
-QUICK = {"unlock-running": (12, 2), "unlock-large": (8, 1), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2),
+QUICK = {"unlock-running": (12, 2), "unlock-large": (8, 1), "unlock-share": (8, 1), "unlock-stopped": (5, 1), "re-unlock": (5, 1), "rollback": (9, 2),
          "agent-stop": (3, 1), "agent-remove": (3, 0), "ablate": (4, 1), "rollback-stopped": (3, 1), "rollback-all": (3, 1),
          "install-key": (4, 1), "shared-a-first": (2, 0), "shared-b-first": (2, 0)}
 
@@ -130,8 +131,8 @@ class Worker:
 
     def words(self, step):
         """The command with its workload files made: two of them, with other models."""
-        sizes = {W: MODEL_BYTES, OTHER: MODEL_BYTES // 2, LARGE: LARGE_BYTES}
-        return [str(workload(self.folder / word.strip("{}"), sizes[word])) if word in sizes else word for word in step]
+        kinds = {W: (MODEL_BYTES, {}), OTHER: (MODEL_BYTES // 2, {}), LARGE: (LARGE_BYTES, {}), SHARED: (LARGE_BYTES, {"transfer": "share"})}
+        return [str(workload(self.folder / word.strip("{}"), kinds[word][0], **kinds[word][1])) if word in kinds else word for word in step]
 
     def run(self, lab, step, point=None, count=None):
         """One command, killed at `point`. `count`: a file for the number of journal calls."""
