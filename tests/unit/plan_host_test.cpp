@@ -217,6 +217,13 @@ TEST_CASE("every kind of step survives its way through the journal") {
   }
 }
 
+TEST_CASE("a share is a step of this Mac") {
+  const Step step = StageShare{"/state/shares/a b/server", {{"/models/\"m\".gguf", ".send-0"}, {{}, ".lumelift-a b"}}};
+  CHECK(step_from_json(to_json(step)) == step);
+  CHECK_FALSE(in_guest(step));
+  CHECK(described(step) == "share /state/shares/a b/server read-only, with a file of this Mac");
+}
+
 TEST_CASE("a file's content stays out of the journal") {
   const PutFile step{"/Users/lume/x.plist", {}, std::nullopt, {std::string(64, '0'), 0644, 6}, "secret"};
   CHECK(to_json(Step(step)).find("secret") == std::string::npos);
