@@ -68,8 +68,8 @@ struct WorkloadAgent {
 struct Workload {
   std::string name;                     ///< [a-z0-9-]: names the folder in the guest
   std::vector<FileCopy> files;          ///< includes the programs' host files where they are copied
-  TransferWay transfer = TransferWay::automatic;
   std::vector<WorkloadAgent> agents;    ///< labels and names are distinct
+  TransferWay transfer = TransferWay::automatic;
   bool operator==(const Workload&) const = default;
 };
 
