@@ -1,12 +1,13 @@
 #include "cli/yaml_reader.hpp"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <set>
+#include <sstream>
 
 #include "host/sys/file.hpp"
 
@@ -85,6 +86,39 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   return best;
 }
 
+namespace {
+
+/// Some malformed texts, such as "&a: ~" above "? b", make yaml-cpp 0.7 report nodes without end, and take memory for each. No
+/// text has more than a few for each of its bytes.
+class EndlessGuard final : public YAML::EventHandler {
+ public:
+  explicit EndlessGuard(std::size_t bytes) : left_(8 * bytes + 64) {}
+  void OnDocumentStart(const YAML::Mark& at) override { count(at); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& at, YAML::anchor_t) override { count(at); }
+  void OnAlias(const YAML::Mark& at, YAML::anchor_t) override { count(at); }
+  void OnScalar(const YAML::Mark& at, const std::string&, YAML::anchor_t, const std::string&) override { count(at); }
+  void OnSequenceStart(const YAML::Mark& at, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override { count(at); }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& at, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override { count(at); }
+  void OnMapEnd() override {}
+
+ private:
+  void count(const YAML::Mark& at) {
+    if (left_-- == 0) { throw YAML::ParserException(at, "this cannot be read as YAML"); }
+  }
+  std::size_t left_;
+};
+
+void require_an_end(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  EndlessGuard guard(text.size());
+  while (parser.HandleNextDocument(guard)) {}
+}
+
+}  // namespace
+
 struct YamlValue::Impl {
   YAML::Node node;
   std::string file, error_id;
@@ -99,7 +133,9 @@ YamlValue YamlValue::parse(std::string_view text, std::string name, std::string 
   if (text.starts_with("\xef\xbb\xbf")) { text.remove_prefix(3); }
   if (text.find('\0') != std::string_view::npos) { throw start.problem("the file holds a NUL byte; it is not a YAML text"); }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    const std::string whole(text);
+    require_an_end(whole);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(whole);
     if (documents.empty() || documents[0].IsNull()) { throw start.problem("the file is empty"); }
     if (documents.size() > 1) { throw start.problem("the file holds more than one document"); }
     impl->node = documents[0];
