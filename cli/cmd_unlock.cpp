@@ -234,7 +234,7 @@ class Unlock {
     try {
       const Standing standing = CompatBook::load(context_.state_dir).standing(key);
       report_.standing = standing_text(standing);
-      const bool news = standing != Standing::proven_here && standing != Standing::failing;
+      const bool news = standing != Standing::proven_here && standing != Standing::unlocked_here && standing != Standing::failing;
       if (run_ && news) { CompatBook::add(context_.state_dir, {key, Outcome::reported_only, fmt::format("run {}", *run_), sys::wall_seconds()}); }
     } catch (const Error& error) {
       report_.warnings.push_back("what is known of this combination cannot be kept: " + error.message());

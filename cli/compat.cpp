@@ -97,6 +97,7 @@ std::string_view standing_text(Standing standing) {
   switch (standing) {
     case Standing::published: return "published evidence (M1 Ultra, Tahoe 26.5)";
     case Standing::proven_here: return "proven on this host";
+    case Standing::unlocked_here: return "unlocked on this host before, not measured";
     case Standing::failing: return "recorded on this host as failing";
     case Standing::stale: return "proven on this host before a build or the library changed: measure again";
     case Standing::untested: break;
@@ -150,7 +151,7 @@ bool CompatBook::stale(const CompatRecord& record, const CompatKey& now) {
 }
 
 Standing CompatBook::standing(const CompatKey& key) const {
-  bool outdated = false;
+  bool outdated = false, unlocked = false;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const bool speaks = record->key.workload == key.workload || (key.workload.empty() && record->outcome != Outcome::failing);
     if (record->key.chip != key.chip || record->key.profile != key.profile || !speaks) continue;
@@ -159,9 +160,11 @@ Standing CompatBook::standing(const CompatKey& key) const {
       continue;
     }
     if (record->outcome == Outcome::failing) return Standing::failing;
-    return Standing::proven_here;
+    if (record->outcome == Outcome::verified) return Standing::proven_here;
+    unlocked = true;
   }
   if (published(key)) return Standing::published;
+  if (unlocked) return Standing::unlocked_here;
   return outdated ? Standing::stale : Standing::untested;
 }
 

@@ -42,7 +42,8 @@ struct CompatRecord {
 /// Where a combination stands, as `unlock` says it.
 enum class Standing {
   published,    ///< somebody published evidence for this chip, guest version and profile
-  proven_here,  ///< recorded as working on this host with these builds and this library
+  proven_here,  ///< a benchmark of this host says so, with these builds and this library
+  unlocked_here,///< the answers changed here, with these builds and this library; no benchmark was kept
   failing,      ///< recorded here as not working, with these builds and this library
   stale,        ///< recorded here, but a build or the library has changed since
   untested,

@@ -51,6 +51,15 @@ TEST_CASE("the unlock alone is proven by a workload that works, and not refuted 
   CHECK(CompatBook::load(scratch.path() / "s").standing(key("third")) == Standing::untested);
 }
 
+TEST_CASE("an unlock without a benchmark is no proof") {
+  test::Scratch scratch;
+  CompatBook::add(scratch.path() / "s", record(Outcome::reported_only));
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key()) == Standing::unlocked_here);
+  CompatBook::add(scratch.path() / "s", {key("other"), Outcome::verified, "bundle", 0});
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key()) == Standing::unlocked_here);
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key("")) == Standing::proven_here);
+}
+
 TEST_CASE("a report is recorded workload by workload") {
   const auto outcome = [](std::optional<Verdict> pp, std::optional<Verdict> tg) {
     WorkloadReport workload;
