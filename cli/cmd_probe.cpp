@@ -3,16 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/explanation.hpp"
-#include "cli/operation.hpp"
+#include "cli/guest_kit.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
 namespace {
-
-using sys::Deadline;
-using sys::Milliseconds;
-
-constexpr Milliseconds answer{15'000}, look_limit{60'000};
 
 std::string yes_no(bool yes) { return yes ? "yes" : "no"; }
 
@@ -35,46 +30,21 @@ std::string side_by_side(const ProbePair& pair, const Console& console) {
 int run_probe(Context& context, const ProbeOptions& options) {
   const Profile profile = load_profile(options.profile, context.templates);
   const auto kit = load_kit(context.libexec);
-  Operation operation(context, options.target, "probe", Operation::Touch::world);
-  operation.finish_former();
-  operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
-  Guest& guest = operation.link->guest();
-  const GuestFacts facts = guest.facts(Deadline::in(answer));
-  const GuestGoal goal = guest_goal(profile, std::nullopt, kit, {}, facts, {});
-  const Plan plan = plan_guest(operation.found.name, goal, guest.look(goal.paths(), Deadline::in(look_limit)), {}, facts);
-
-  // Library and probe go in for the answers and out again, through the journal like any other change.
-  std::optional<RunId> run;
-  std::optional<ProbePair> pair;
-  try {
-    if (!plan.steps.empty()) {
-      run = operation.journal->begin(operation.found.name, "probe");
-      operation.engine->apply(*run, plan);
+  return with_guest_kit(context, options.target, "probe", profile, kit, [&](Operation& operation, const GuestKit& guest) {
+    const ProbePair pair = run_probes(operation.link->guest(), guest.goal, profile);
+    const auto missing = shortfalls(pair, profile);
+    if (context.console.json()) {
+      const auto raw = [](const std::string& text) { return nlohmann::json::parse(text, nullptr, false); };
+      context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", operation.found.name}, {"profile", profile.name}, {"as_promised", missing.empty()},
+                                                  {"problems", missing}, {"stock", raw(pair.stock.raw)}, {"unlocked", raw(pair.unlocked.raw)}})
+                                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    } else {
+      context.console.result(fmt::format("{}  {}  macOS {} ({}), profile {}\n", operation.found.name, cleaned(pair.stock.device), cleaned(guest.facts.os), cleaned(guest.facts.build), profile.name) +
+                             side_by_side(pair, context.console));
+      for (const auto& line : missing) { context.console.warn(line); }
     }
-    pair = run_probes(guest, goal, profile);
-  } catch (Error& error) {
-    if (run) { operation.take_back(*run, error); }
-    throw;
-  } catch (const sys::Interrupted&) {
-    if (run) { return operation.take_back_interrupted(*run); }
-    throw;
-  }
-  UndoReport undone;
-  if (run) { undone = operation.undo({operation.record(*run)}, Restart::never); }
-
-  const auto missing = shortfalls(*pair, profile);
-  if (context.console.json()) {
-    const auto raw = [](const std::string& text) { return nlohmann::json::parse(text, nullptr, false); };
-    context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", operation.found.name}, {"profile", profile.name}, {"as_promised", missing.empty()},
-                                                {"problems", missing}, {"stock", raw(pair->stock.raw)}, {"unlocked", raw(pair->unlocked.raw)}})
-                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    context.console.result(fmt::format("{}  {}  macOS {} ({}), profile {}\n", operation.found.name, cleaned(pair->stock.device), cleaned(facts.os), cleaned(facts.build), profile.name) +
-                           side_by_side(*pair, context.console));
-    for (const auto& line : missing) { context.console.warn(line); }
-  }
-  if (!undone.complete()) { return exit_status(ErrorKind::incomplete); }
-  return missing.empty() ? 0 : exit_status(ErrorKind::unproven);
+    return missing.empty() ? 0 : exit_status(ErrorKind::unproven);
+  });
 }
 
 }  // namespace lumelift
