@@ -72,6 +72,7 @@ class Login {
       plan_.erase(plan_.begin());
       if (next.attempt()) { return how_; }
     }
+    ask_again();
     throw refused("the guest accepted none of them");
   }
 
@@ -115,6 +116,15 @@ class Login {
     });
     if (rc != 0) { state_->fail(doing, rc); }
     methods_ = list == nullptr ? "" : list;
+  }
+
+  /// A server that wants two methods in a row calls the first one refused too, as libssh2 tells it; only then it offers the second. Asking
+  /// uses up a try, so it is done once, when nothing else is left.
+  void ask_again() {
+    if (tried_.empty() || std::exchange(asked_again_, true)) { return; }
+    const auto former = std::exchange(methods_, {});
+    read_methods();
+    if (methods_ != former) { tried_.back() += fmt::format(", or only the first of two methods: now the server asks for {}", methods_); }
   }
 
   /// True on success; false when the server says no; throws when the connection is gone.
@@ -244,6 +254,7 @@ class Login {
   }
 
   bool try_password() {
+    if (!offers("password")) { ask_again(); }
     if (!offers("password")) { return false; }
     const auto& user = credentials_.user;
     const auto& word = credentials_.password->reveal();
@@ -283,6 +294,7 @@ class Login {
   const Credentials& credentials_;
   const sys::Deadline& deadline_;
   std::string methods_, how_;
+  bool asked_again_ = false;
   std::vector<Step> plan_;
   std::vector<std::string> tried_;
 };

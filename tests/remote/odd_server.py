@@ -1,6 +1,7 @@
 """A second SSH server with manners that OpenSSH does not have: odd_server.py PORT MODE [ARGUMENT].
 
     password          user "lume", password "secret"
+    two               a key first, whatever it is, then password "secret"
     interactive N     keyboard-interactive only, in N rounds; the round that hides its input wants "secret"
     tiny              as password, with windows of 4 kB and packets of 512 bytes
     signal            as password; every command ends by SIGTERM
@@ -24,14 +25,21 @@ class Account(asyncssh.SSHServer):
     def connection_made(self, connection):
         self.connection = connection
         self.round = 0
+        self.key_seen = False
         if MODE == "banner":
             connection.send_auth_banner("\x1b]0;owned\x07\x1b[31mred\n")
 
     def begin_auth(self, username):
         return True
 
+    def public_key_auth_supported(self):
+        return MODE == "two" and not self.key_seen
+
+    def validate_public_key(self, username, key):
+        return True
+
     def password_auth_supported(self):
-        return MODE != "interactive"
+        return self.key_seen if MODE == "two" else MODE != "interactive"
 
     def validate_password(self, username, password):
         return username == "lume" and password == "secret"
@@ -53,6 +61,21 @@ class Account(asyncssh.SSHServer):
         if self.round == int(ARGUMENTS[0]):
             return username == "lume" and list(responses) == ["secret"]
         return self.next_round()
+
+
+def ask_for_two_methods():
+    """asyncssh takes the first for enough; here it is told to go on, as OpenSSH does with AuthenticationMethods."""
+    kind = asyncssh.connection.SSHServerConnection
+    succeed = kind.send_userauth_success
+
+    def go_on(self):
+        if self._owner.key_seen:
+            succeed(self)
+        else:
+            self._owner.key_seen = True
+            self.send_userauth_failure(True)
+
+    kind.send_userauth_success = go_on
 
 
 async def handle(process):
@@ -101,6 +124,8 @@ async def main():
         options = {"rekey_bytes": 200_000}
     if MODE == "old":
         options = {"kex_algs": ["diffie-hellman-group14-sha1"], "encryption_algs": ["aes128-cbc"], "mac_algs": ["hmac-sha1"]}
+    if MODE == "two":
+        ask_for_two_methods()
     if MODE == "tiny":
         options = {"window": 4096, "max_pktsize": 512}
     if MODE == "resets":

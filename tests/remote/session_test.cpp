@@ -174,6 +174,21 @@ TEST_CASE("password") {
   CHECK(text.find("hunter2") == std::string::npos);
 }
 
+TEST_CASE("a key and then a password, and what is missing is told") {
+  const auto server = Server::odd({"two"});
+  const TempFolder folder;
+  host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder.path() / "key").string()});
+  auto login = secret();
+  login.key_file = folder.path() / "key";
+  auto session = server.connect(login);
+  CHECK(session.login_method() == "password");
+  CHECK(session.exec("echo hi", soon()).out == "hi\n");
+  login.password.reset();
+  CHECK(error_text([&] { (void)server.connect(login); }).find("only the first of two methods: now the server asks for password") != std::string::npos);
+  login.password = sys::Secret("wrong");
+  CHECK(error_text([&] { (void)server.connect(login); }).find("tried password: refused") != std::string::npos);
+}
+
 TEST_CASE("R76: keyboard-interactive only, in several rounds") {
   for (const auto* rounds : {"1", "3", "4"}) {
     const auto server = Server::odd({"interactive", rounds});
