@@ -7,7 +7,7 @@
 namespace lumelift {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> examples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> examples = {{
     {"unlock",
      "lumelift unlock ci-1 --dry-run\n"
      "lumelift unlock ci-1\n"
@@ -26,6 +26,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> examples
     {"run",
      "lumelift run ci-1 -- ./llama-cli -m tiny.gguf -p Hello\nlumelift run ci-1 --stock -- ./llama-bench -m tiny.gguf"},
     {"bench", "lumelift bench ci-1 --bench ./llama-bench --cli ./llama-cli --model tiny.gguf"},
+    {"explain", "lumelift explain ci-1 -- ./llama-bench --list-devices\nlumelift explain --trace trace.jsonl"},
+    {"ablate", "lumelift ablate ci-1"},
+    {"agents", "lumelift agents ci-1\nlumelift agents ci-1 restart io.lumelift.llama-server"},
+    {"logs", "lumelift logs ci-1 io.lumelift.llama-server -f --since 15m"},
     {"report",
      "lumelift report stock.json unlocked.json\nlumelift report --format html -o report.html bench-ci-1-2026-11-29"},
     {"evidence", "lumelift evidence pack bench-ci-1-2026-11-29 bundle\nlumelift evidence verify bundle"},
