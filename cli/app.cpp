@@ -192,7 +192,8 @@ class Commands {
     CLI::App& copy_command = add("copy", "Copy files and folders into a guest, or out of it with --from: copy VM SRC... DST", copy, &run_copy);
     add_target(copy_command, copy->target, global_, true);
     copy_command.add_option("PATH", copy->paths, "Files or folders, and at the end where to; guest paths are relative to its home")->required()->expected(2, -1);
-    copy_command.add_flag("--from", copy->from, "Out of the guest: SRC... are there, DST is on this Mac");
+    CLI::Option* from = copy_command.add_flag("--from", copy->from, "Out of the guest: SRC... are there, DST is on this Mac");
+    copy_command.add_flag("--dry-run", copy->dry_run, "Show what would be sent into the guest; change nothing")->excludes(from);
     copy_command.add_flag("--verify", copy->verify, "Read what stands there already instead of trusting the guest's manifest");
     copy_command.add_option("--connections", copy->connections, "SSH connections for one large file; default: as many as pay")->check(CLI::Range(1, 4));
     declare_programs();

@@ -13,6 +13,7 @@ int run_copy(Context& context, const CopyOptions& options) {
   CopyReport report;
   report.vm = operation.found.name;
   report.from_guest = options.from;
+  report.dry_run = options.dry_run;
   const std::vector<std::string> sources(options.paths.begin(), options.paths.end() - 1);
   try {
     if (options.from) {

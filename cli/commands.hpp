@@ -150,6 +150,7 @@ struct CopyOptions {
   std::vector<std::string> paths;          ///< what is copied, and at the end where to
   bool from = false;                       ///< out of the guest
   bool verify = false;                     ///< read everything that stands there already, whatever the manifest says
+  bool dry_run = false;                    ///< into the guest only
   unsigned connections = 0;                ///< 0: as many as pay
 };
 [[nodiscard]] int run_copy(Context& context, const CopyOptions& options);

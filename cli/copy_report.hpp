@@ -14,7 +14,7 @@ namespace lumelift {
 struct Copied {
   std::string from, to;
   FileState state;
-  enum class How { sent, continued, unchanged } how = How::sent;
+  enum class How { sent, continued, mode_set, unchanged } how = How::sent;  ///< of a dry run: what would be done
   std::uint64_t found = 0;  ///< bytes that an interrupted copy had left and that were right
 };
 
@@ -23,10 +23,12 @@ struct CopyReport {
   std::string vm;
   bool from_guest = false;
   std::vector<Copied> files;
-  std::size_t folders = 0, links = 0;
+  std::size_t folders = 0, links = 0;  ///< made, or links changed
+  bool dry_run = false;
   sys::Milliseconds spent{0};
 
-  /// Bytes that went over the connection.
+  [[nodiscard]] bool changes() const;
+  /// Bytes that went over the connection; of a dry run: that would, if nothing is left from an interrupted copy.
   [[nodiscard]] std::uint64_t moved() const;
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::string json() const;

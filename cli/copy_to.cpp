@@ -15,7 +15,7 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds answer{30'000}, reading{600'000};
-constexpr std::size_t paths_at_once = 500;
+constexpr std::size_t paths_at_once = 500, entries_at_once = 50;
 constexpr std::size_t words_at_once = 12'000;      // bytes of paths in one command
 constexpr std::uint64_t bytes_at_once = 2u << 20;  // of small files in one command
 
@@ -87,11 +87,14 @@ void CopyIn::look_at_places() {
 }
 
 void CopyIn::keep_same(const Place& place, const std::string& sha256, CopyReport& report) {
-  if (place.seen.mode != place.item.mode) {
+  const bool same_mode = place.seen.mode == place.item.mode;
+  if (!same_mode && !report.dry_run) {
     link_.guest().set_mode(place.path, place.item.mode);
   }
-  report.files.push_back(
-      {place.item.from, place.path, {sha256, place.item.mode, place.item.size}, Copied::How::unchanged});
+  report.files.push_back({place.item.from,
+                          place.path,
+                          {sha256, place.item.mode, place.item.size},
+                          same_mode ? Copied::How::unchanged : Copied::How::mode_set});
 }
 
 /// Which files stand there already, by the manifest or by reading both sides; the others are left to be sent.
@@ -145,34 +148,29 @@ void CopyIn::settle_known(CopyReport& report) {
 
 void CopyIn::make_folders(CopyReport& report) {
   std::vector<Guest::NewFolder> folders;
+  for (const auto& place : places_) {
+    if (place.item.kind == PathKind::folder && place.seen.kind == PathKind::absent) {
+      folders.push_back({place.path, 0755});
+    }
+  }
+  report.folders = folders.size();
+  for (std::size_t at = 0; at < folders.size() && !report.dry_run; at += entries_at_once) {
+    link_.guest().make_folders(
+        {folders.begin() + at, folders.begin() + std::min(folders.size(), at + entries_at_once)});
+  }
+}
+
+void CopyIn::make_links(CopyReport& report) {
   std::vector<Guest::NewLink> links;
-  const auto flush = [&](bool all) {
-    constexpr std::size_t together = 50;
-    if (!folders.empty() && (all || folders.size() >= together)) {
-      link_.guest().make_folders(std::exchange(folders, {}));
-    }
-    if (!links.empty() && (all || links.size() >= together)) {
-      link_.guest().make_links(std::exchange(links, {}));
-    }
-  };
   for (const auto& place : places_) {
-    if (place.item.kind != PathKind::folder || place.seen.kind != PathKind::absent) {
-      continue;
+    if (place.item.kind == PathKind::link) {
+      links.push_back({place.path, place.item.target});
     }
-    folders.push_back({place.path, 0755});
-    ++report.folders;
-    flush(false);
   }
-  flush(true);
-  for (const auto& place : places_) {
-    if (place.item.kind != PathKind::link) {
-      continue;
-    }
-    links.push_back({place.path, place.item.target});
-    ++report.links;
-    flush(false);
+  for (std::size_t at = 0; at < links.size(); at += entries_at_once) {
+    report.links += link_.guest().make_links(
+        {links.begin() + at, links.begin() + std::min(links.size(), at + entries_at_once)}, report.dry_run);
   }
-  flush(true);
 }
 
 void CopyIn::send_small(CopyReport& report) {
@@ -235,6 +233,13 @@ void CopyIn::go(const std::vector<std::string>& sources, const std::string& to, 
   find_places(sources, to);
   settle_known(report);
   make_folders(report);
+  make_links(report);
+  if (report.dry_run) {
+    for (const auto* place : left_) {
+      report.files.push_back({place->item.from, place->path, {{}, place->item.mode, place->item.size}});
+    }
+    return;
+  }
   send_small(report);
   send_all_large(report);
   note(link_.guest(), console_, notes_, CacheFolder::made);

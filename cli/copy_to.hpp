@@ -15,7 +15,8 @@ class CopyIn {
  public:
   CopyIn(GuestLink& link, Console& console, Trust trust, unsigned connections)
       : link_(link), console_(console), trust_(trust), connections_(connections) {}
-  /// `to`: absolute, "~/…", or relative to the guest user's home. Fills in the report.
+  /// `to`: absolute, "~/…", or relative to the guest user's home. Fills in the report, whose `dry_run` says that nothing
+  /// is to be changed.
   void go(const std::vector<std::string>& sources, const std::string& to, CopyReport& report);
 
  private:
@@ -29,6 +30,7 @@ class CopyIn {
   void look_at_places();
   void settle_known(CopyReport& report);
   void make_folders(CopyReport& report);
+  void make_links(CopyReport& report);
   void send_small(CopyReport& report);
   void send_all_large(CopyReport& report);
   void keep_same(const Place& place, const std::string& sha256, CopyReport& report);

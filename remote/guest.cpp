@@ -98,14 +98,22 @@ for own in "$@"; do if [ -L "$own" ]; then echo link; exit 0; fi; done
 if [ -d "$path" ] && [ ! -L "$path" ]; then echo kind; exit 0; fi
 /bin/rm -f "$path" && echo done)sh";
 
-constexpr std::string_view make_links_script = R"sh(number=0
+// The first word says whether those that differ are made; they are counted at the end.
+constexpr std::string_view make_links_script = R"sh(make=$1 number=0 differ=0
+shift
 while [ $# -gt 0 ]; do
-  if [ -L "$1" ]; then /bin/rm -f "$1"; elif [ -e "$1" ]; then printf '%s kind\n' "$number"; exit 0; fi
-  /bin/ln -s "$2" "$1" || { printf '%s refused\n' "$number"; exit 0; }
+  if [ ! -L "$1" ] && [ -e "$1" ]; then printf '%s kind\n' "$number"; exit 0; fi
+  if [ ! -L "$1" ] || [ "$(/usr/bin/stat -f %Y "$1")" != "$2" ]; then
+    differ=$((differ + 1))
+    if [ "$make" = yes ]; then
+      /bin/rm -f "$1"
+      /bin/ln -s "$2" "$1" || { printf '%s refused\n' "$number"; exit 0; }
+    fi
+  fi
   shift 2
   number=$((number + 1))
 done
-echo done)sh";
+printf 'done %s\n' "$differ")sh";
 
 // Names go through no tool. The recursion has no variable of its own but its words, which a loop has read by then.
 constexpr std::string_view walk_script = R"sh(walk() {
@@ -237,16 +245,17 @@ void Guest::remove_folder(const std::string& path, Remove how) {
   throw path_error("remove", path, answer);
 }
 
-void Guest::make_links(const std::vector<NewLink>& links) {
-  std::vector<std::string> words;
+std::size_t Guest::make_links(const std::vector<NewLink>& links, bool dry_run) {
+  std::vector<std::string> words{dry_run ? "no" : "yes"};
   for (const auto& link : links) {
     require_plain_path(link.path);
     words.insert(words.end(), {link.path, link.target});
   }
   auto answer = run_script(session_, "make links in the guest", make_links_script, words, shortly());
-  if (answer.body == "done\n") { return; }
   std::size_t number = 0;
-  const auto [end, fault] = std::from_chars(answer.body.data(), answer.body.data() + answer.body.size(), number);
+  const std::size_t skipped = answer.body.starts_with("done ") ? 5 : 0;
+  const auto [end, fault] = std::from_chars(answer.body.data() + skipped, answer.body.data() + answer.body.size(), number);
+  if (skipped > 0 && fault == std::errc{}) { return number; }
   if (fault == std::errc{}) { answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1); }
   throw path_error("make the link", links[std::min(number, links.size() - 1)].path, answer);
 }

@@ -105,9 +105,10 @@ class Guest {
   /// Removes a folder: only when empty, or with all that is in it. Refuses a link. Absent already is success.
   enum class Remove { empty_only, with_content };
   void remove_folder(const std::string& path, Remove how);
-  /// Makes symbolic links, in one round trip; one that stands there already gets the new target, anything else is refused.
+  /// Makes symbolic links, in one round trip; one that stands there already gets the new target, anything else is refused. How
+  /// many differed; a dry run only counts them.
   struct NewLink { std::string path, target; };
-  void make_links(const std::vector<NewLink>& links);
+  std::size_t make_links(const std::vector<NewLink>& links, bool dry_run = false);
   /// Where the share with a file of that name in it is mounted in the guest; asked again until the deadline, since a guest mounts
   /// its shares some time after its start. Nothing when there is none.
   [[nodiscard]] std::optional<std::string> share_with(const std::string& marker, const sys::Deadline& deadline);

@@ -89,7 +89,7 @@ def test_unchanged_file_is_not_sent_again_and_verify_reads_it(guest, tmp_path):
     again = tmp_path / "again"
     again.write_bytes(source.read_bytes())
     again.chmod(0o600)
-    assert states(copied(guest, again, "model.gguf")) == {"model.gguf": "unchanged"}
+    assert states(copied(guest, again, "model.gguf")) == {"model.gguf": "mode-set"}
     assert target.stat().st_mode & 0o777 == 0o600
 
 
@@ -132,6 +132,37 @@ def test_folder_with_links_and_odd_names_there_and_back(guest, tmp_path):
     done = subprocess.run(["diff", "-r", "--no-dereference", tree, back], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert not leftovers(back)
+
+
+def test_a_dry_run_tells_what_a_copy_then_does(guest, tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "big").write_bytes(noise(LARGE))
+    (tree / "tool").write_bytes(b"one")
+    (tree / "link").symlink_to("tool")
+
+    def told(*words):
+        """As the same command says with and without --dry-run, which must not have changed anything."""
+        before = sorted((str(path.relative_to(guest.own_home)), path.lstat().st_mode, path.lstat().st_ctime_ns) for path in guest.own_home.rglob("*"))
+        planned = copied(guest, "--dry-run", *words)
+        assert sorted((str(path.relative_to(guest.own_home)), path.lstat().st_mode, path.lstat().st_ctime_ns) for path in guest.own_home.rglob("*")) == before
+        done = copied(guest, *words)
+        for answer in (planned, done):
+            answer["files"] = sorted((item["to"], item["state"], item["size"]) for item in answer["files"])
+            del answer["dry_run"], answer["milliseconds"]
+        assert planned == done
+        return {to.rpartition("/")[2]: state for to, state, _ in done["files"]}, done
+
+    states, done = told(tree, ".")
+    assert states == {"big": "copied", "tool": "copied"} and (done["folders_made"], done["links"], done["changes"]) == (2, 1, True)
+    states, done = told(tree, ".")
+    assert set(states.values()) == {"unchanged"} and (done["folders_made"], done["links"], done["changes"], done["bytes_sent"]) == (0, 0, False, 0)
+    (tree / "tool").chmod(0o755)
+    (tree / "link").unlink()
+    (tree / "link").symlink_to("big")
+    states, done = told(tree, ".")
+    assert states == {"big": "unchanged", "tool": "mode-set"} and (done["links"], done["changes"], done["bytes_sent"]) == (1, True, 0)
+    assert (guest.own_home / "tree/tool").stat().st_mode & 0o777 == 0o755 and os.readlink(guest.own_home / "tree/link") == "big"
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "sub/../../outside", "sub/.."])
@@ -211,6 +242,26 @@ def test_r88_a_lost_connection_is_made_anew(guest, tmp_path):
     done = run(guest, "copy", "ci-1", source, "model.gguf")
     assert done.rc == 0 and "going on where it stopped" in done.err, done
     assert (guest.own_home / "model.gguf").read_bytes() == source.read_bytes()
+
+
+def test_r88_twenty_cuts_in_a_row_end_in_the_right_bytes(guest, tmp_path):
+    """At random offsets, more of them than one command has patience for: the next one goes on."""
+    source = tmp_path / "model.gguf"
+    source.write_bytes(noise(45 * MIB))
+    offsets = random.Random()
+    seed = offsets.randrange(1 << 32)
+    offsets.seed(seed)
+    cuts = [6, 6, 6, 2]
+    for count in cuts:
+        for number in range(count):
+            guest.fault("sftp", at_byte=offsets.randrange(100_000, 2 * MIB), cut=True, nth=number + 1)
+        done = run(guest, "--json", "copy", "ci-1", source, "model.gguf")
+        assert done.err.count("going on where it stopped") == min(count, 5), (seed, done)
+        if count == 6:
+            assert done.rc == 1 and done.error_id == "guest-lost" and not (guest.own_home / "model.gguf").exists(), (seed, done)
+    assert done.rc == 0 and done.json["files"][0]["state"] == "continued" and done.json["bytes_sent"] < 44 * MIB, (seed, done)
+    assert (guest.own_home / "model.gguf").read_bytes() == source.read_bytes(), seed
+    assert not leftovers(guest.own_home)
 
 
 def test_r87_no_room_is_named(lab, tmp_path):

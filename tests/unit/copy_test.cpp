@@ -89,4 +89,6 @@ TEST_CASE("a copy is told in one line") {
   CHECK(report.moved() == 1'500'000'000);
   CHECK(report.text() == "1 file copied and verified, 1.5 GB in 5.2 s (288 MB/s); 1 unchanged\n");
   CHECK(report.json().find("\"state\":\"continued\"") != std::string::npos);
+  report.dry_run = true;
+  CHECK(report.text() == "1 file would be copied, 1.5 GB; 1 unchanged\n");
 }
