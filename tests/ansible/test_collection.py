@@ -48,7 +48,7 @@ def test_every_part_has_its_page(control, kind):
 
 def answer(argv, password, passphrase):
     return 0, json.dumps({"schema": 1, "vm": "x", "changes": True, "changed": True, "steps": [], "warnings": [], "vms": [], "checks": [], "problems": [],
-                          "agents": [{"label": "x"}], "preference": {"claims": ["x"], "now": {"type": "absent"}, "before": {"type": "absent"}}}), ""
+                          "agents": [{"label": "x"}], "files": [], "preference": {"claims": ["x"], "now": {"type": "absent"}, "before": {"type": "absent"}}}), ""
 
 
 def test_the_command_line_takes_what_the_modules_send():

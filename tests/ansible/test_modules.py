@@ -3,7 +3,7 @@
 import pytest
 
 from control import release_archive, sha256_of
-from product import BUILD, Lab
+from product import BUILD, Lab, workload
 
 SECRET = "s3cr3t-of-the-guest"
 
@@ -93,6 +93,26 @@ def test_look_probe_and_bench_change_nothing_in_check_mode(control, mac):
     probe = control.tasks({"lumelift.fleet.probe": {"vm": "ci-1", **LOGIN}}).of_task(0)
     assert probe["report"]["as_promised"] and not probe["changed"], probe
     assert mac.snapshot() == before
+
+
+def test_an_artifact_is_sent_once(control, mac, tmp_path):
+    (tmp_path / "mac/host/home/model.gguf").write_bytes(b"GGUF" * 10_000)
+    task = {"lumelift.fleet.artifact": {"vm": "ci-1", "src": ["~/model.gguf"], "dest": "models/", **LOGIN}}
+    play = control.tasks({**task, "check_mode": True}, task, task, {**task, "check_mode": True})
+    assert [play.of_task(number)["changed"] for number in range(4)] == [True, True, False, False], play
+    assert (tmp_path / "mac/vms/ci-1/home/models/model.gguf").read_bytes() == b"GGUF" * 10_000
+
+
+def test_a_workload_comes_and_goes(control, mac, tmp_path):
+    file = workload(tmp_path / "mac/host/home/work", model_size=20_000)
+    here = {"lumelift.fleet.workload": {"vm": "ci-1", "src": f"~/{file.relative_to(tmp_path / 'mac/host/home')}", **LOGIN}}
+    label = "io.lumelift.server"
+    gone = {"lumelift.fleet.workload": {"vm": "ci-1", "label": label, "state": "absent", **LOGIN}}
+    play = control.tasks(here, here, {**gone, "check_mode": True}, gone, gone, words=["--diff"])
+    assert [play.of_task(number)["changed"] for number in range(5)] == [True, False, True, True, False], play
+    assert play.of_task(3)["diff"][0]["after"] == "absent\n" and label in play.of_task(3)["diff"][0]["after_header"]
+    wrong = control.tasks({"lumelift.fleet.workload": {"vm": "ci-1", "state": "absent", **LOGIN}}).of_task(0)
+    assert wrong["kind"] == "failed" and "label" in wrong["msg"], wrong
 
 
 def test_the_archive_is_installed_as_its_checksum_says(control, mac, tmp_path):

@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
             wrap_async = self._task.async_val and not self._connection.has_native_async
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=wrap_async))
         name = self._task.action.rpartition(".")[2]
-        params = self.validate_argument_spec(cli.SPECS[name])[1]
+        params = self.validate_argument_spec(cli.SPECS[name], **cli.RULES.get(name, {}))[1]
         done = cli.perform(name, params, self._task.check_mode, self.runner(params["search_path"]))
         if not self._task.diff:
             done.pop("diff", None)

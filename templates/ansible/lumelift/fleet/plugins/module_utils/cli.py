@@ -45,7 +45,8 @@ def spec(*parts):
 
 SPECS = {
     "unlock": spec(VM, STATE, START, {"workload": {"type": "str"}, "together": {"type": "list", "elements": "str", "default": []}}),
-    "workload": spec(VM, START, {"src": {"type": "str", "required": True}}),
+    "workload": spec(VM, STATE, START, {"src": {"type": "str"}, "label": {"type": "str"}}),
+    "artifact": spec(VM, {"src": {"type": "list", "elements": "str", "required": True}, "dest": {"type": "str", "required": True}}),
     "probe": spec(VM, {"profile": {"type": "str"}}),
     "verify": spec(VM),
     "info": spec({"vm": {"type": "str"}}),
@@ -56,6 +57,7 @@ SPECS = {
         "bare_metal": {"type": "bool", "default": True}, "compare_text": {"type": "bool", "default": True},
     }),
 }
+RULES = {"workload": {"required_if": [("state", "present", ["src"]), ("state", "absent", ["label"])]}}
 
 
 class Failure(Exception):
@@ -232,7 +234,26 @@ def unlock(command, check):
 
 
 def workload(command, check):
-    return converge(command, "src", check)
+    if command.params["state"] == "present":
+        return converge(command, "src", check)
+    vm, label = command.params["vm"], command.params["label"]
+    here = [agent for agent in command.ask("agents", vm, "list")[1]["agents"] if agent["label"] == label]
+    header = "%s: agent %s" % (vm, label)
+    result = {"changed": bool(here), "report": {"agents": here},
+              "diff": [{"before_header": header, "after_header": header, "before": "present\n", "after": "absent\n"}] * bool(here)}
+    if here and not check:
+        result["report"] = command.ask("agents", vm, "remove", label)[1]
+    return result
+
+
+def artifact(command, check):
+    sources = [host_path("src", source, source) for source in command.params["src"]]
+    if [word for word in sources + [command.params["dest"]] if word.startswith("-")]:
+        raise Failure("src and dest do not begin with '-': write ./ in front", rc=2, changed=False)
+    report = command.ask("copy", *(["--dry-run"] * check + [command.params["vm"]] + sources + [command.params["dest"]]))[1]
+    moved = [one for one in report["files"] if one["state"] != "unchanged"]
+    return {"changed": report["changes"], "report": report, "diff": [
+        {"before_header": one["to"], "after_header": one["to"], "before": "", "after": "%s from %s\n" % (one["state"], one["from"])} for one in moved]}
 
 
 def probe(command, check):
@@ -271,7 +292,7 @@ def bench(command, check):
     return {"changed": True, "report": report}
 
 
-MODULES = {"unlock": unlock, "workload": workload, "probe": probe, "verify": verify, "info": info, "bench": bench}
+MODULES = {"unlock": unlock, "workload": workload, "artifact": artifact, "probe": probe, "verify": verify, "info": info, "bench": bench}
 
 
 def perform(name, params, check, run):
@@ -291,7 +312,7 @@ def main(name):
 
     from ansible.module_utils.basic import AnsibleModule
 
-    module = AnsibleModule(argument_spec=SPECS[name], supports_check_mode=True)
+    module = AnsibleModule(argument_spec=SPECS[name], supports_check_mode=True, **RULES.get(name, {}))
     folders = [os.path.expanduser(folder) for folder in module.params["search_path"]]
 
     def run(argv, password, passphrase):

@@ -6,9 +6,10 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: workload
-short_description: Run a workload in an unlocked VM
+short_description: Run a workload in an unlocked VM, or remove it
 description:
-  - Calls C(lumelift unlock --workload) on the Mac that runs the VM. The module C(lumelift.fleet.unlock) with I(state=absent) takes it back.
+  - Calls C(lumelift unlock --workload) or C(lumelift agents remove) on the Mac that runs the VM. The module C(lumelift.fleet.unlock) with
+    I(state=absent) takes back everything that lumelift did to a VM.
   - Program, files and LaunchAgent come into the guest and are proven to run with the library.
 extends_documentation_fragment: [lumelift.fleet.login]
 author: lumelift
@@ -28,10 +29,17 @@ options:
     description: Name of the VM, as C(lume ls) shows it.
     type: str
     required: true
-  src:
-    description: Workload file on the Mac.
+  state:
+    description: C(absent) takes back the agent with this I(label).
     type: str
-    required: true
+    choices: [present, absent]
+    default: present
+  src:
+    description: Workload file on the Mac. Needed for I(state=present).
+    type: str
+  label:
+    description: Label of the agent. Needed for I(state=absent).
+    type: str
   profile:
     description: Name of a profile, or a file on the Mac; lumelift's own default without it.
     type: str
@@ -55,11 +63,17 @@ EXAMPLES = r"""
   lumelift.fleet.workload:
     vm: ci-1
     src: ~/workloads/llama-server.yaml
+
+- name: It does not
+  lumelift.fleet.workload:
+    vm: ci-1
+    label: io.lumelift.llama-server
+    state: absent
 """
 
 RETURN = r"""
 report:
-  description: lumelift's own report or its plan in check mode.
+  description: lumelift's own report, its plan in check mode, or the agents that were removed.
   returned: when lumelift answered
   type: dict
 error:
