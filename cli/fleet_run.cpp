@@ -226,7 +226,7 @@ void FleetMemory::end() const {
 }
 
 int FleetOutcome::status() const {
-  constexpr std::array by_weight = {3, 130, 1, 5, 2, 4};
+  constexpr std::array by_weight = {3, 130, 1, 6, 5, 2, 4};
   for (const int worst : by_weight) {
     if (worst == 130 && interrupted) { return worst; }
     if (std::any_of(rows.begin(), rows.end(), [&](const FleetRow& row) { return row.status == worst; })) { return worst; }

@@ -26,7 +26,7 @@ struct FleetOutcome {
   bool interrupted = false;
   double seconds = 0;
 
-  /// The worst of all: 3, 130, 1, 5, 2, 4, 0.
+  /// The worst of all: 3, 130, 1, 6, 5, 2, 4, 0.
   [[nodiscard]] int status() const;
   [[nodiscard]] bool changed() const;
 };

@@ -224,6 +224,7 @@ const std::vector<ExitEntry>& exit_statuses() {
       {3, "something could not be undone, or was changed by somebody else and left alone: see status"},
       {4, "another lumelift holds the lock, or the VM is not in a state to act on"},
       {5, "what was promised is not shown, by the probe, a workload, a bundle or a report; what was done is undone"},
+      {6, "this Mac keeps lumelift from the guest by Local Network privacy: the VM may be well; what was done is undone"},
       {130, "interrupted; everything that was done is undone"},
   };
   return all;

@@ -73,7 +73,7 @@ Error blocked(const std::string& where, std::optional<bool> nc) {
         .note("the system's nc cannot reach it either, so this is not Local Network privacy")
         .fix("see whether the VM runs and lume names its right address");
   }
-  Error error(ErrorKind::failed, "guest-blocked", where);
+  Error error(ErrorKind::blocked, "guest-blocked", where);
   error.note(nc ? "The system's nc reaches the guest from here: macOS keeps lumelift from it by Local Network privacy. What counts is the "
                   "program that started it (lumelift doctor names it)."
                 : "On macOS 15 and later this is most likely Local Network privacy, which goes by the program that started lumelift.");

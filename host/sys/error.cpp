@@ -9,6 +9,7 @@ int exit_status(ErrorKind kind) noexcept {
     case ErrorKind::incomplete: return 3;
     case ErrorKind::busy: return 4;
     case ErrorKind::unproven: return 5;
+    case ErrorKind::blocked: return 6;
   }
   return 1;
 }

@@ -14,6 +14,7 @@ enum class ErrorKind {
   incomplete,  ///< 3: something could not be undone, or was found changed by somebody else and left alone
   busy,        ///< 4: another lumelift holds the lock, or the VM is not in a state to act on
   unproven,    ///< 5: the guest works, but the proof of the unlock is missing
+  blocked,     ///< 6: a rule of this Mac keeps us from the guest, which may be well; what was done has been undone
 };
 
 /// The exit status that stands for `kind`.

@@ -89,10 +89,10 @@ def test_a_plan_with_a_key_makes_none(guest):
     assert not os.path.exists(os.path.join(guest.home, ".local/state/lumelift/id_ed25519"))
 
 
-def test_r100_blocked_by_local_network_privacy(guest):
+def test_r39_r100_blocked_by_local_network_privacy(guest):
     before, since = guest.snapshot(), time.monotonic()
     done = run(guest, "unlock", "ci-1", env=UNREACHABLE)
-    assert (done.rc, done.error_id) == (1, "guest-blocked"), done
+    assert (done.rc, done.error_id) == (6, "guest-blocked"), done
     assert "--via-nc" in done.err and "Local Network" in done.err
     assert time.monotonic() - since < 30
     assert guest.snapshot() == before
@@ -109,6 +109,35 @@ def test_r101_doctor_names_who_answers_for_it(guest):
     finding = next(f for f in done.json["findings"] if f["id"] == "guest-blocked")
     assert done.rc == 1 and finding["level"] == "problem"
     assert "lumelift was started" in finding["evidence"] and "chain: " in finding["evidence"]
+
+
+def test_r103_doctor_tells_of_updates_and_of_ranges_for_the_whole_mac(guest):
+    done = run(guest, "doctor", "ci-1", "--json", env=UNREACHABLE)
+    evidence = next(f for f in done.json["findings"] if f["id"] == "guest-blocked")["evidence"]
+    assert "an update of the responsible program asks again" in evidence
+    assert "com.apple.network.local-network, after a restart" in evidence and "never does itself" in evidence
+    assert not [call for call in guest.calls("defaults") if "local-network" in str(call)]
+
+
+def test_r104_blocked_by_this_mac_is_told_apart_from_a_vm_that_is_down(lab, tmp_path):
+    lab.add_vm("ci-1", running=True, arch="x86_64")
+    lab.add_vm("ci-2", boot="refuse")
+    lab.start()
+    before = lab.snapshot()
+    only_one = {**UNREACHABLE, "LAB_UNREACHABLE": lab.vm("ci-1")["ip"]}
+    file = tmp_path / "fleet.yaml"
+    file.write_text("schema: 1\ndefaults: { timeout: 3, host_preference: keep }\nvms:\n  - match: '*'\n")
+    done = run(lab, "--json", "fleet", "apply", "-f", file, env=only_one)
+    seen = {row["vm"]: (row["status"], row["error"]["id"]) for row in done.json["vms"]}
+    assert seen == {"ci-1": (6, "guest-blocked"), "ci-2": (1, "guest-no-answer")}, done
+    assert done.rc == 1 and lab.snapshot() == before, done
+    # Alone it decides the status of the whole, and a check for CI ends with it as well.
+    file.write_text("schema: 1\nvms:\n  - name: ci-1\n")
+    alone = run(lab, "--json", "fleet", "apply", "-f", file, env=only_one)
+    assert alone.rc == 6, alone
+    probe = run(lab, "--json", "probe", "ci-1", env=only_one)
+    assert (probe.rc, probe.json["error"]["status"]) == (6, 6), probe
+    assert run(lab, "probe", "ci-1").rc == 0
 
 
 def test_r79_doctor_lists_the_algorithms(guest):
