@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/compat.hpp"
@@ -82,7 +83,8 @@ class Unlock {
     try {
       operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     } catch (const Error& error) {
-      const bool restart_helps = !error.id().starts_with("guest-host-key-") && error.id() != "guest-auth-failed" && error.id() != "guest-blocked";
+      constexpr std::array stays_so = {"guest-host-key-changed", "guest-host-key-kind", "guest-auth-failed", "guest-blocked", "vm-address-shared"};
+      const bool restart_helps = std::find(stays_so.begin(), stays_so.end(), error.id()) == stays_so.end();
       if (!restart_helps || view_.preference == PrefValue(true)) { throw; }
       console().detail("the running guest does not answer: " + error.message());
       return;

@@ -8,6 +8,7 @@
 
 #include "cli/engine.hpp"
 #include "cli/unlock_input.hpp"
+#include "cli/vm_name.hpp"
 #include "host/sys/hash.hpp"
 #include "host/sys/platform.hpp"
 
@@ -233,6 +234,8 @@ FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory
     plan.running = vm->power() == Power::running;
     plan.parked = !plan.running && among(before.running, wanted.name);
     plan.off_again = plan.running && among(before.off, wanted.name);
+    // What only reads the journal reaches no guest.
+    if (depth != Depth::recorded && vm->address && plan.running) { require_own_address(listed, vm->name, *vm->address); }
     plan.wanted = std::move(wanted);
     survey.vms.push_back(std::move(plan));
   }

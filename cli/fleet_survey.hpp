@@ -94,7 +94,7 @@ enum class Depth {
   recorded,  ///< also what the journal says of each
   full,      ///< also what an unlock of each would do; running guests are asked
 };
-/// Looks; changes nothing. `before`: how it was before an unfinished run. Throws Error for what is wrong in files, "vm-unknown",
+/// Looks; changes nothing. `before`: how it was before an unfinished run. Throws Error for what is wrong in files, "vm-unknown", "vm-address-shared",
 /// Interrupted; what concerns one VM is in its VmPlan::failure.
 [[nodiscard]] FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory::Before& before);
 

@@ -42,13 +42,30 @@ struct Seen {
   bool had_address = false;
 };
 
-[[noreturn]] void give_up(const std::string& vm, const Seen& seen) {
-  const double seconds = static_cast<double>(seen.since.elapsed().count()) / 1000;
-  if (!seen.had_address) {
-    throw Error(ErrorKind::failed, "guest-no-address", fmt::format("'{}' runs, but lume named no address for it within {:.0f} s", vm, seconds))
-        .note("the guest may still be booting; a host firewall that blocks bootpd, or a full DHCP lease table, looks the same")
-        .fix("look at the VM's screen, or try again with a longer --timeout");
+/// lume's list as far as it can be had; one broken VM can spoil it, and it only serves to say more.
+std::vector<Vm> all_vms(const Lume& lume) {
+  try {
+    return lume.list();
+  } catch (const Error&) {
+    return {};
   }
+}
+
+[[noreturn]] void no_address(const Lume& lume, const std::string& vm, double seconds) {
+  Error error(ErrorKind::failed, "guest-no-address", fmt::format("'{}' runs, but lume named no address for it within {:.0f} s", vm, seconds));
+  const auto others = others_without_address(all_vms(lume), vm);
+  if (others.empty()) {
+    error.note("the guest may still be booting; a host firewall that blocks bootpd, or a full DHCP lease table, looks the same");
+    throw error.fix("look at the VM's screen, or try again with a longer --timeout");
+  }
+  error.note(fmt::format("{} {} without an address as well: this Mac's DHCP lease table is probably full (some 250 addresses, each kept for a day, also "
+                         "those of VMs that are gone), or its firewall blocks bootpd", fmt::join(others, ", "), others.size() == 1 ? "runs" : "run"));
+  throw error.fix("let leases end or restart the Mac; lumelift never edits /var/db/dhcpd_leases");
+}
+
+[[noreturn]] void give_up(const Lume& lume, const std::string& vm, const Seen& seen) {
+  const double seconds = static_cast<double>(seen.since.elapsed().count()) / 1000;
+  if (!seen.had_address) { no_address(lume, vm, seconds); }
   Error error(ErrorKind::failed, "guest-no-answer", fmt::format("the guest of '{}' did not answer over SSH within {:.0f} s", vm, seconds));
   if (seen.last) {
     error.note(fmt::format("last seen: {} ({})", seen.last->message(), seen.last->id()));
@@ -66,7 +83,7 @@ void judge(const Error& error, Seen& seen, bool booting) {
   // Accounts can come up a moment after sshd.
   if (error.id() == "guest-auth-failed" && seen.refused_logins++ == 0) { return; }
   if (error.id() == "guest-blocked" && seen.blocked++ < 3) { return; }
-  if (error.id() == "guest-host-key-changed") {
+  if (error.id() == "guest-host-key-changed" || error.id() == "vm-address-shared") {
     if (!seen.stranger) { seen.stranger.emplace(); }
     if (seen.stranger->elapsed() < stranger_tolerated) { return; }
   }
@@ -132,6 +149,14 @@ std::unique_ptr<Session> GuestLink::another() const {
   return session;
 }
 
+void GuestLink::require_own_place(const std::string& address) const {
+  const auto pins = journal_.pins();
+  const auto own = std::find_if(pins.begin(), pins.end(), [&](const Pin& p) { return p.vm == vm_; });
+  const auto twin = [&](const Pin& p) { return p.vm != vm_ && pinned_fingerprint(p.fingerprint) == pinned_fingerprint(own->fingerprint); };
+  if (own != pins.end() && std::none_of(pins.begin(), pins.end(), twin)) { return; }
+  require_own_address(all_vms(lume_), vm_, address);
+}
+
 Session GuestLink::meet(const std::string& address, const sys::Deadline& deadline) {
   const auto pin = journal_.pin(vm_);
   const std::string_view kind = pin ? pinned_kind(pin->fingerprint) : std::string_view{};
@@ -139,7 +164,10 @@ Session GuestLink::meet(const std::string& address, const sys::Deadline& deadlin
   session.observe([this](std::string_view command, const ExecResult& result, Milliseconds spent) {
     console_.detail(fmt::format("guest {:>5} ms  {}  {}", spent.count(), result.ending(), on_one_line(command)));
   });
-  if (!pin || pinned_fingerprint(pin->fingerprint) == session.host_key()) { return session; }
+  if (!pin || pinned_fingerprint(pin->fingerprint) == session.host_key()) {
+    require_own_place(address);
+    return session;
+  }
   const auto pinned_on = sys::iso_utc(pin->since).substr(0, 10);
   if (!kind.empty() && kind != session.host_key_kind()) {
     throw Error(ErrorKind::failed, "guest-host-key-kind",
@@ -189,7 +217,7 @@ void GuestLink::connect(const sys::Deadline& deadline, Wait wait) {
   Seen seen;
   for (Milliseconds pause = first_pause;; pause = std::min(pause * 3 / 2, longest_pause)) {
     sys::check_interrupt();
-    if (deadline.expired()) { give_up(vm_, seen); }
+    if (deadline.expired()) { give_up(lume_, vm_, seen); }
     auto vm = std::exchange(expected_, std::nullopt);
     if (!vm) { vm = lume_.find(vm_); }
     // Right after a stop or start lume can miss a VM for a moment.

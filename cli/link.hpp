@@ -35,7 +35,7 @@ class GuestLink {
   enum class Wait { up, booting };
   /// Connects unless connected: address from lume (asked again at each try), host key, login. `booting` forgives refusals,
   /// resets, late addresses and one refused login until the deadline. Throws Error: "vm-unknown", "vm-stopped" (busy),
-  /// "guest-no-address", "guest-no-answer" (with what was last seen), "guest-host-key-changed", "guest-host-key-kind" (the server has
+  /// "guest-no-address", "guest-no-answer" (with what was last seen), "vm-address-shared" (busy), "guest-host-key-changed", "guest-host-key-kind" (the server has
   /// no key of the pinned kind), and what Session throws.
   void connect(const sys::Deadline& deadline, Wait wait);
   [[nodiscard]] bool connected() const { return session_ != nullptr; }
@@ -60,6 +60,8 @@ class GuestLink {
  private:
   [[nodiscard]] Credentials credentials() const;
   void open(const std::string& address, const sys::Deadline& deadline);
+  /// Refuses an address that another running VM has as well, unless a pin of this VM's own tells the two apart.
+  void require_own_place(const std::string& address) const;
   /// Connects as far as the host key, which is compared with the pin.
   [[nodiscard]] Session meet(const std::string& address, const sys::Deadline& deadline);
   void record_pin(const Session& session);

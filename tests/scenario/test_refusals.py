@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -118,6 +119,54 @@ def test_r15_no_address_ever(lab):
     lab.add_vm("ci-1", ip_delay=3600)
     lab.start()
     refused(lab, 1, "guest-no-address", "ci-1", "--timeout", "3")
+
+
+def run_silent(lab, name):
+    """Boots a VM whose guest never answers, as far as lume's list."""
+    lab.boot(name, wait=False)
+    deadline = time.monotonic() + 10
+    while not lab.vm(name).run_state():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_r35_two_running_vms_with_one_address(lab, tmp_path):
+    lab.add_vm("ci-1", running=True, arch="x86_64")
+    lab.add_vm("ci-2", boot="never", ip=lab.vm("ci-1")["ip"], ip_delay=0)
+    lab.start()
+    run_silent(lab, "ci-2")
+    for vm, other in (("ci-1", "ci-2"), ("ci-2", "ci-1")):
+        done = refused(lab, 4, "vm-address-shared", vm, env={"LUMELIFT_PASSWORD": "lume"})
+        assert f"'{other}'" in done.err, done
+    before = lab.snapshot()
+    file = tmp_path / "fleet.yaml"
+    file.write_text("schema: 1\nvms:\n  - match: '*'\n")
+    for action in ("plan", "apply", "verify"):
+        done = run(lab, "fleet", action, "-f", file)
+        assert (done.rc, done.error_id) == (4, "vm-address-shared"), done
+    assert lab.snapshot() == before and not lab.calls("guest")
+    # Off, it has no address that could be mistaken.
+    lab.host("lume", "stop", "ci-2")
+    assert run(lab, "unlock", "ci-1", "--host-preference", "keep").rc == 0
+
+
+def test_r35_a_pin_of_its_own_tells_them_apart(lab):
+    lab.add_vm("ci-1", running=True, arch="x86_64")
+    lab.add_vm("ci-2", boot="never", ip=lab.vm("ci-1")["ip"])
+    lab.start()
+    assert run(lab, "probe", "ci-1").rc == 0
+    run_silent(lab, "ci-2")
+    assert run(lab, "probe", "ci-1").rc == 0
+
+
+def test_r35_a_full_lease_table(lab):
+    for name in ("ci-1", "ci-2"):
+        lab.add_vm(name, boot="never", ip_delay=3600)
+    lab.start()
+    run_silent(lab, "ci-2")
+    done = run(lab, "unlock", "ci-1", "--timeout", "3")
+    assert done.error_id == "guest-no-address" and "ci-2 runs without an address as well" in done.err and "lease table is probably full" in done.err, done
+    assert "never edits" in done.err
 
 
 def test_r87_a_full_disk_in_the_guest(lab, tmp_path):
