@@ -61,7 +61,7 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   }
   for (const auto& [label, step] : want.agents) {
     const AgentSeen now = guest.agent(step.domain, label);
-    drift.agents.push_back({label, step.domain, step.after == AgentState::loaded, now.pid.has_value(), now.pid});
+    drift.agents.push_back({label, step.domain, step.after == AgentState::loaded, now.pid.has_value(), now.pid, now.runs});
     if (step.after == AgentState::loaded && !now.pid) {
       drift.differences.push_back(fmt::format("{} {}", label, now.loaded ? "is loaded but does not run" : "is not loaded"));
     }

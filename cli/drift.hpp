@@ -17,6 +17,7 @@ struct Drift {
     bool expected = false;                ///< it is to be loaded
     bool running = false;
     std::optional<int> pid;
+    int runs = 0;                         ///< its starts, as launchd counts them
   };
   GuestFacts facts;
   bool stale = false;                     ///< booted before the preference got its value

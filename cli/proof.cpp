@@ -58,11 +58,17 @@ ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
   }
 }
 
-/// The Error for an agent that does not stay, with its last words.
+/// It ended, and launchd will not start it again, or not yet.
+bool has_ended(const AgentSeen& seen) { return !seen.pid && !seen.last_exit_text.empty() && seen.runs > 0; }
+
+/// The Error for an agent that does not stay, with its last words. One that launchd starts again and again is told apart from one that
+/// ended for good.
 Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& seen) {
-  auto error = unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
-                                                   seen.last_exit ? fmt::format("last exit code {}", seen.last_exit_text.empty() ? std::to_string(*seen.last_exit) : seen.last_exit_text)
-                                                                  : std::string("launchd started no process")));
+  const bool again = seen.held_back || seen.pid;
+  auto error = again ? unproven("agent-throttled", fmt::format("{} ends soon after each start: launchd has started it {} time{} so far, and throttles it; {}",
+                                                               agent.label, seen.runs, seen.runs == 1 ? "" : "s", seen.last_end()))
+                     : unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
+                                                           has_ended(seen) ? seen.last_end() : "launchd started no process"));
   const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
   if (!words.empty()) { error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600)); }
   return error;
@@ -147,6 +153,7 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
   std::optional<sys::Stopwatch> alive;
   AgentProof proof;
   AgentSeen seen;
+  int runs = before.seen.runs;
   if (before.seen.pid) {
     proof.pid = *before.seen.pid;
     alive = before.since;
@@ -155,6 +162,9 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
   for (Milliseconds pause{30};; pause = std::min(pause * 3 / 2, Milliseconds{500})) {
     std::optional<std::string> written;
     std::tie(seen, written) = guest.agent_and_file(agent.domain, agent.label, agent.receipt);
+    if (runs == 0) { runs = seen.runs; }
+    // A new process under our eyes: the one before it did not last, however well the new one looks.
+    if (seen.runs > runs) { throw exits(transfer, agent, seen); }
     if (seen.pid && *seen.pid != proof.pid) {
       proof.pid = *seen.pid;
       alive.emplace();
@@ -176,7 +186,7 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
     if (settled && outcome == "stock") {
       throw unproven("workload-stock", fmt::format("{} runs, but the library left it stock: {}", agent.label, reason)).note(cleaned(proof.receipt, 600));
     }
-    if (deadline.expired() || (!seen.pid && seen.last_exit && seen.runs > 0 && watch.elapsed() > Milliseconds{1'000})) { break; }
+    if (deadline.expired() || (has_ended(seen) && watch.elapsed() > Milliseconds{1'000})) { break; }
     sys::pause(pause, deadline);
   }
   if (!seen.pid) { throw exits(transfer, agent, seen); }
@@ -188,15 +198,18 @@ AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const Gu
   Guest guest(session);
   const sys::Stopwatch watch;
   std::optional<int> pid;
+  int runs = 0;
   for (Milliseconds pause{100};; pause = std::min(pause * 3 / 2, Milliseconds{1'000})) {
     const AgentSeen seen = guest.agent(agent.domain, agent.label);
+    if (runs == 0) { runs = seen.runs; }
+    if (seen.runs > runs) { throw exits(transfer, agent, seen); }
     const bool same = seen.pid && seen.pid == pid;
     pid = seen.pid;
     if (same) {
       const auto files = mapped_files(session, *pid);
       if (std::find(files.begin(), files.end(), library) != files.end()) { return {*pid, AgentProof::Library::mapped, {}}; }
     }
-    const bool gone = !seen.pid && seen.last_exit && seen.runs > 0 && watch.elapsed() > Milliseconds{1'000};
+    const bool gone = has_ended(seen) && watch.elapsed() > Milliseconds{1'000};
     if (gone || (deadline.expired() && !seen.pid)) { throw exits(transfer, agent, seen); }
     if (deadline.expired()) { break; }
     sys::pause(pause, deadline);

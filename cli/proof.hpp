@@ -56,12 +56,12 @@ struct AgentProof {
 
 /// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
 /// "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason), "agent-exits" (ends by
-/// itself; with its last words).
+/// itself; with its last words), "agent-throttled" (the same again and again: launchd starts it anew).
 [[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
                                      const sys::Deadline& deadline);
 
 /// The same for a library that writes no receipts: launchd's process has it mapped and lives for a moment. Throws Error,
-/// unproven: "workload-not-injected", "agent-exits".
+/// unproven: "workload-not-injected", "agent-exits", "agent-throttled".
 [[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library,
                                                 const sys::Deadline& deadline);
 

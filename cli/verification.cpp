@@ -53,8 +53,15 @@ void check_agent(Operation& operation, const Drift& drift, const Drift::Agent& a
   const std::string name = cleaned(agent.label, 200);
   const AgentSeen seen = link.guest().agent(agent.domain, agent.label);
   if (!seen.pid) {
-    const std::string ended = seen.last_exit ? fmt::format(", last exit {}", cleaned(seen.last_exit_text, 80)) : std::string();
-    out.push_back({"agent-running", false, fmt::format("{} {}{}", name, seen.loaded ? "is loaded but does not run" : "is not loaded", ended)});
+    const std::string ended = seen.last_exit_text.empty() ? std::string() : ", " + cleaned(seen.last_end(), 80);
+    const char* state = seen.held_back ? "ends soon after each start, and launchd holds the next one back" : seen.loaded ? "is loaded but does not run" : "is not loaded";
+    out.push_back({"agent-running", false, fmt::format("{} {}{}", name, state, ended)});
+    return;
+  }
+  // Whatever the new process shows, one that was started again while it was looked at does not last.
+  if (agent.runs > 0 && seen.runs > agent.runs) {
+    out.push_back({"agent-running", false,
+                   fmt::format("{} does not last: {} starts so far, {} of them since the first look; {}", name, seen.runs, seen.runs - agent.runs, cleaned(seen.last_end(), 80))});
     return;
   }
   out.push_back({"agent-running", true, fmt::format("{} runs in {}, pid {}", name, agent.domain, *seen.pid)});

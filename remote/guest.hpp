@@ -44,9 +44,13 @@ struct AgentSeen {
   std::string path;                 ///< of the plist it was loaded from
   std::optional<int> pid;
   std::optional<int> last_exit;
-  std::string last_exit_text;       ///< "78: EX_CONFIG"
-  int runs = 0;
+  std::string last_exit_text;       ///< "78: EX_CONFIG", "signal Killed: 9"; empty when it never ended
+  bool held_back = false;           ///< launchd will start it again, but not yet: it ended too soon after its last start
+  int runs = 0;                     ///< starts since it was loaded
   std::vector<std::pair<std::string, std::string>> environment;
+
+  /// "last exit code 78: EX_CONFIG", "last ended by signal Killed: 9", "never ended".
+  [[nodiscard]] std::string last_end() const;
 };
 
 /// A label as launchd had it, and the time since then.

@@ -179,6 +179,11 @@ std::optional<std::vector<PathSeen>> parse_look(std::string_view body, std::size
   return seen;
 }
 
+std::string AgentSeen::last_end() const {
+  if (last_exit_text.empty()) { return "never ended"; }
+  return (last_exit ? "last exit code " : "last ended by ") + last_exit_text;
+}
+
 JobText parse_job(std::string_view text) {
   JobText job;
   job.seen.loaded = true;
@@ -207,7 +212,10 @@ JobText parse_job(std::string_view text) {
     const auto key = line.substr(0, equals);
     const auto value = line.substr(equals + 3);
     if (key == "path") { job.seen.path = value; }
-    if (key == "state") { job.state = value; }
+    if (key == "state") {
+      job.state = value;
+      job.seen.held_back = value == "spawn scheduled";
+    }
     if (key == "pid") { job.seen.pid = number<int>(value); }
     if (key == "runs") { job.seen.runs = number<int>(value).value_or(0); }
     if (key == "last exit code") {

@@ -94,6 +94,23 @@ def test_each_single_thing_that_is_broken_turns_it_red(lab, damage):
     assert failed(lab) == expected
 
 
+def test_r59_one_that_launchd_starts_again_while_it_is_looked_at_is_red(tmp_path):
+    """Ended by a signal between two looks; the new process alone would look well."""
+    with Lab(tmp_path / "lab", build=BUILD) as lab:
+        lab.add_vm("ci-1", running=True, arch="x86_64", throttle_scale=0)
+        lab.start()
+        assert run(lab, "unlock", "ci-1", "--workload", workload(tmp_path / "w", keep_alive="true")).rc == 0
+        assert failed(lab) == []
+        pid = run(lab, "--json", "agents", "ci-1").json["agents"][0]["pid"]
+        lab.fault("guest", match="'--ceiling'", nth=1, shell_before=f"kill -9 {pid}")
+        done = run(lab, "--json", "verify", "ci-1")
+        lab.clear_faults()
+        red = [check for check in done.json["checks"] if not check["passed"]]
+        assert done.rc == 5 and [check["id"] for check in red] == ["agent-running"], done
+        assert "does not last: 2 starts so far, 1 of them since the first look; last ended by signal" in red[0]["evidence"], red
+        assert run(lab, "--json", "agents", "ci-1").json["agents"][0]["pid"] != pid
+
+
 def test_a_workload_that_runs_stock_is_seen_twice(lab):
     """Restarted by hand without the variables: it runs, and is not unlocked."""
     plist = guest_home(lab, "ci-1") / f"Library/LaunchAgents/{LABEL}.plist"

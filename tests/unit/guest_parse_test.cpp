@@ -64,6 +64,7 @@ TEST_CASE("a job is read from its own fields, not from nested blocks") {
   CHECK(job.seen.path == "/Users/lume/Library/LaunchAgents/io.test.plist");
   CHECK(job.seen.pid == 612);
   CHECK(job.seen.runs == 3);
+  CHECK_FALSE(job.seen.held_back);
   CHECK(job.seen.last_exit == 78);
   CHECK(job.seen.last_exit_text == "78: EX_CONFIG");
   REQUIRE(job.seen.environment.size() == 2);
@@ -79,6 +80,12 @@ TEST_CASE("other states of a job") {
   CHECK_FALSE(killed.seen.last_exit);
   CHECK(killed.seen.last_exit_text == "signal Killed: 9");
   CHECK(parse_job("x = {\n\tstate = SIGTERMed\n}\n").draining());
+  CHECK(killed.seen.last_end() == "last ended by signal Killed: 9");
+  CHECK(AgentSeen{}.last_end() == "never ended");
+  const auto throttled = parse_job("x = {\n\tstate = spawn scheduled\n\truns = 7\n\tlast exit code = 78: EX_CONFIG\n}\n").seen;
+  CHECK(throttled.held_back);
+  CHECK(throttled.runs == 7);
+  CHECK(throttled.last_end() == "last exit code 78: EX_CONFIG");
 }
 
 TEST_CASE("a job's text cut at every byte does no harm") {
