@@ -103,7 +103,8 @@ class Unlock {
     Guest& guest = operation_.link->guest();
     goal_ = goal(*report_.guest);
     if (input_.workload) { judge_workload(); }
-    const auto seen = look_at(guest, goal_, options_.verify ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
+    const bool read_all = options_.verify || operation_.engine->plug_pulled();
+    const auto seen = look_at(guest, goal_, read_all ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
     std::vector<AgentSeen> agents;
     for (std::size_t i = 0; i < goal_.agents.size(); ++i) {
       const auto& plist = goal_.files.at(goal_.files.size() - goal_.agents.size() + i);

@@ -87,7 +87,7 @@ std::vector<Engine::Look> Engine::observe_files(const std::vector<Step>& steps) 
     paths.push_back(folder ? folder->path : std::get<PutFile>(step).path);
     large.push_back(!folder && is_large(std::get<PutFile>(step)));
   }
-  const auto seen = look(link_.guest(), paths, large, Trust::manifest, Deadline::in(patience_.start));
+  const auto seen = look(link_.guest(), paths, large, plug_pulled_ ? Trust::nothing : Trust::manifest, Deadline::in(patience_.start));
   std::vector<Look> looks;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const PathSeen& now = seen.at(i);
@@ -137,6 +137,7 @@ void Engine::stop_vm(const std::string& storage) {
     console_.step("stop", fmt::format("shut down in {}", seconds(watch.elapsed())));
   } else {
     if (asked) { why = fmt::format("it did not go down within {}", seconds(patience_.clean_stop)); }
+    plug_pulled_ = true;
     lume_.stop(link_.vm(), storage, Deadline::in(hard_stop));
     console_.step("stop", fmt::format("plug pulled after {} by lume stop: no clean shutdown, {}", seconds(watch.elapsed()), why));
     warnings_.push_back(fmt::format("'{}' was stopped hard by lume stop: {}", link_.vm(), why));

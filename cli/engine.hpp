@@ -70,6 +70,9 @@ class Engine {
 
   /// Warnings that belong into the report, such as a plug that had to be pulled.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// This engine has stopped the VM without a shutdown of its guest: what the guest had not written down is lost, whatever names and
+  /// times say.
+  [[nodiscard]] bool plug_pulled() const { return plug_pulled_; }
   /// What stopping and starting the VM took; not part of our own time.
   [[nodiscard]] sys::Milliseconds vm_time() const { return vm_time_; }
   /// The agents that this engine loaded, by label, as they were seen then.
@@ -133,6 +136,7 @@ class Engine {
   SharedSources shares_;
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
+  bool plug_pulled_ = false;
   bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
   bool vm_missing_ = false;  ///< during an undo: lume no longer knows the VM
   bool link_proven_ = false;  ///< an undo has used the connection: the next one need not make another
