@@ -36,7 +36,7 @@ def make_key(path, kind="ed25519", comment=""):
 def write_config(folder, address, key_types, lines):
     """`lines` go first: sshd takes the first value of a keyword."""
     common = [f"Port {address[1]}", f"ListenAddress {address[0]}", *[f"HostKey {os.path.join(folder, 'host_' + kind)}" for kind in key_types],
-              "StrictModes no", "UsePAM no", "PidFile none", "PermitRootLogin yes", "PrintMotd no", "PrintLastLog no",
+              "StrictModes no", "UsePAM no", f"PidFile {folder}/sshd.pid", "PermitRootLogin yes", "PrintMotd no", "PrintLastLog no",
               "KbdInteractiveAuthentication no", "AcceptEnv LANG LC_*", "UseDNS no"]
     with open(os.path.join(folder, "sshd_config"), "w", encoding="utf-8") as file:
         file.write("\n".join([*lines, *common]) + "\n")

@@ -279,6 +279,109 @@ def user_sets_preference_between(lab, _):
     return done
 
 
+@case("r59-throttled", "launchd throttles a program that ends soon after each start", 5, "agent-throttled")
+def throttled(lab, tmp_path):
+    done = run(lab, "unlock", "ci-1", "--workload", workload(tmp_path / "w", 20_000, "lab-crash", keep_alive="true"))
+    assert "throttles it" in done.err and "signal" in done.err and "Unable to construct residency set" in done.err, done
+    return done
+
+
+@case("r02-address-changes-while-waiting", "the guest's address changes while we wait for it", 0, "")
+def address_changes_while_waiting(lab, _):
+    lab.change_vm("ci-1", ip_changes=True, stale_ip=lab.vm("ci-1")["ip"], stale_lease=1.0, boot_delay=0.5)
+    done = run(lab, "unlock", "ci-1")
+    assert f"{KEY} boolean true" in lab.snapshot(), done
+    assert run(lab, "rollback", "ci-1").rc == 0
+    return done
+
+
+@case("r35-address-of-another", "lume names the address of another running VM for a while, at the first contact", 0, "")
+def address_of_another(lab, _):
+    lab.add_vm("ci-2", **QUICK)
+    lab.boot("ci-2")
+    assert lab.host("lume", "stop", "ci-1").returncode == 0
+    lab.change_vm("ci-1", stale_ip=lab.vm("ci-2")["ip"], stale_lease=1.5)
+    done = run(lab, "unlock", "ci-1")
+    assert f"{KEY} boolean true" in lab.snapshot(), done
+    assert not [call for call in lab.calls("guest") if call.get("vm") == "ci-2"], "the other guest was taken for this one"
+    assert run(lab, "rollback", "ci-1").rc == 0
+    remove(lab, "ci-2")
+    if not lab.vm("ci-1").run_state():
+        lab.boot("ci-1")
+    return done
+
+
+def remove(lab, name):
+    assert lab.host("lume", "stop", name).returncode == 0
+    for folder in (lab.vm(name).dir, os.path.dirname(lab.vm(name).config)):
+        shutil.rmtree(folder)
+
+
+LARGE = 9 << 20   # bytes: such files are known by the manifest in the guest
+
+
+@case("r95-plug-pulled-by-us", "we have to pull the plug of a guest that loses what it never wrote down", 0, "")
+def plug_pulled_by_us(lab, tmp_path):
+    lab.change_vm("ci-1", sudo="none", lose_unsynced=True)
+    file = workload(tmp_path / "w", LARGE)
+    assert run(lab, "unlock", "ci-1", "--workload", file, "--host-preference", "keep").rc == 0
+    sent = len(lab.calls("sftp"))
+    done = run(lab, "unlock", "ci-1", "--workload", file)
+    assert lab.events("hard-stop") and len(lab.calls("sftp")) == sent, done
+    assert run(lab, "rollback", "ci-1").rc == 0
+    return done
+
+
+@case("r95-plug-pulled-by-others", "somebody pulls the plug of such a guest after an unlock, then `unlock`", 0, "", DONE)
+def plug_pulled_by_others(lab, tmp_path):
+    lab.change_vm("ci-1", lose_unsynced=True)
+    file = workload(tmp_path / "w", LARGE)
+    assert run(lab, "unlock", "ci-1", "--workload", file).rc == 0
+    assert lab.host("lume", "stop", "ci-1").returncode == 0
+    model = guest_home(lab, "ci-1") / ".local/share/lumelift/server/model.gguf"
+    assert model.stat().st_size == 0
+    done = run(lab, "unlock", "ci-1", "--workload", file)
+    assert model.read_bytes() == (tmp_path / "w/model.gguf").read_bytes(), done
+    take_away_all(lab)
+    if not lab.vm("ci-1").run_state():
+        lab.boot("ci-1")
+    return done
+
+
+def lying_manifest(lab, target):
+    """The manifest in the guest says of the file as it is now what it said before."""
+    manifest = guest_home(lab, "ci-1") / "Library/Caches/lumelift/manifest"
+    about = target.stat()
+    head, *lines = manifest.read_text().splitlines()
+    words = [line.split(" ") for line in lines]
+    for line in words:
+        if line[6].endswith("/" + target.name):
+            line[2:5] = [f"{t // 10**9}.{t % 10**9:09}" for t in (about.st_mtime_ns, about.st_ctime_ns)] + [str(about.st_ino)]
+    manifest.write_text("\n".join([head, *(" ".join(line) for line in words)]) + "\n")
+
+
+@case("r95-damaged-by-the-stop", "the hard stop damages a large file without a trace in its size and times", 0, "", DONE)
+def damaged_by_the_stop(lab, tmp_path):
+    lab.change_vm("ci-1", sudo="none")
+    file = workload(tmp_path / "w", LARGE)
+    assert run(lab, "unlock", "ci-1", "--workload", file, "--host-preference", "keep").rc == 0
+    model = guest_home(lab, "ci-1") / ".local/share/lumelift/server/model.gguf"
+    with open(model, "r+b") as damaged:
+        damaged.write(b"zero")
+    lying_manifest(lab, model)
+    done = run(lab, "unlock", "ci-1", "--workload", file)
+    assert lab.events("hard-stop") and model.read_bytes() == (tmp_path / "w/model.gguf").read_bytes(), done
+    take_away_all(lab)
+    return done
+
+
+def take_away_all(lab):
+    """A rollback brings back what was found in our files' places, however it came there, and says so."""
+    assert run(lab, "rollback", "ci-1").rc == 3
+    for folder in (".local", "Library/LaunchAgents", "Library/Caches"):
+        shutil.rmtree(guest_home(lab, "ci-1") / folder, ignore_errors=True)
+
+
 def clock(path):
     return {"LD_PRELOAD": str(matrix.STRIKE), "STRIKE_CLOCK": str(path)}
 
@@ -312,9 +415,7 @@ def clock_and_restart(lab, tmp_path):
     done = run(lab, "unlock", "ci-2", env=clock(tmp_path / "clock"))
     assert len([event for event in lab.events("boot") if event["vm"] == "ci-2"]) == 2, done
     assert run(lab, "rollback", "--all").rc == 0
-    assert lab.host("lume", "stop", "ci-2").returncode == 0
-    for folder in (lab.vm("ci-2").dir, os.path.dirname(lab.vm("ci-2").config)):
-        shutil.rmtree(folder)
+    remove(lab, "ci-2")
     return done
 
 

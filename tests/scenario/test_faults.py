@@ -25,6 +25,7 @@ FAULTS = (
           fault={"match": "--version", "garbage": True}),
     Fault("r08-lume-run-fails", "`lume run` exits 1 once", 1, "vm-start-failed", tool="lume",
           fault={"match": "run", "nth": 1, "exit": 1, "stderr": "Error: no\n"}),
+    Fault("lume-run-hangs", "`lume run` never returns and starts nothing", 1, "lume-no-answer", tool="lume", fault={"match": "run", "nth": 1, "hang": True}),
     Fault("lume-run-dies", "`lume run` is killed before the VM runs", 1, "lume-failed", tool="lume", fault={"match": "run", "nth": 1, "exit": 137}),
     Fault("r06-stop-refused", "the guest will not shut down and `lume stop` fails once", 1, "lume-failed", tool="lume",
           fault={"match": "stop", "nth": 1, "exit": 1, "stderr": "Error: no\n"}, vm={"sudo": "none"}),
@@ -55,6 +56,8 @@ FAULTS = (
     # ssh
     Fault("r42-reset-at-boot", "the connection is reset three times while the guest boots", 0, "", DONE, vm={"reset_first": 3, "running": False}),
     Fault("r139-connection-cut", "the connection dies in the middle of a command", 5, "probe-failed", tool="guest", fault={"match": "'--ceiling'", "nth": 1, "cut": True}),
+    Fault("sshd-dies", "the guest's sshd dies for good in the middle of a command; the VM's restart brings it back", 5, "probe-failed", tool="guest",
+          fault={"match": "'--ceiling'", "nth": 1, "cut": True, "shell_before": "kill -9 $(cat vms/ci-1/ssh/sshd.pid)"}),
     Fault("r88-copy-cut", "the connection dies in the middle of a copy", 1, "guest-lost", tool="guest",
           fault={"match": "lumelift-part", "at_byte": 50_000, "times": 1, "cut": True}),
     Fault("command-hangs", "a command in the guest never ends", 1, "guest-timeout", tool="guest", fault={"match": "csrutil", "nth": 2, "hang": True}),
