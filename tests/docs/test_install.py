@@ -4,8 +4,11 @@ import hashlib
 import json
 import os
 import re
+import runpy
+import struct
 import subprocess
 import tarfile
+import types
 
 import pytest
 
@@ -84,6 +87,22 @@ def test_a_release_is_whole(release, tmp_path):
     assert {p["name"]: p["versionInfo"] for p in sbom["packages"]} == {"lumelift": told["lumelift"], **told["libraries"]}
     assert all(p["licenseDeclared"] != "NOASSERTION" for p in sbom["packages"])
     assert sbom["packages"][0]["checksums"][0]["checksumValue"] == hashlib.sha256(binary.read_bytes()).hexdigest()
+
+
+def test_r102_a_program_without_a_uuid_is_not_released():
+    """macOS ties the permission for the Local Network to it."""
+    release = types.SimpleNamespace(**runpy.run_path(str(ROOT / "templates/packaging/release")))
+    good = {name: ((BUILD / "shim" / name).read_bytes(), 0o755) for name in ("liblumelift-metal.dylib", "lumelift-probe")}
+    assert all(len(list(release.slices(content))) == 2 for content, _ in good.values())
+    assert release.require_uuids({**good, "lumelift": ((BUILD / "lumelift").read_bytes(), 0o755), "text": (b"text", 0o644)})
+    for name, (content, mode) in good.items():
+        command = struct.pack("<II", release.LC_UUID, 24)
+        assert content.count(command) >= 2
+        # The last slice alone without one.
+        at = content.rindex(command)
+        stripped = content[:at] + struct.pack("<II", 0x26, 24) + content[at + 8:]
+        with pytest.raises(SystemExit, match=f"{name} has no LC_UUID"):
+            release.require_uuids({**good, name: (stripped, mode)})
 
 
 RUBY = """
