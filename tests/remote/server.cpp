@@ -178,9 +178,13 @@ LabGuest::~LabGuest() {
                  sys::Deadline::in(30s));
 }
 
-Session LabGuest::connect() const {
+sys::Fd LabGuest::dial() const { return connect_tcp(address_, std::stoi(port_), sys::Deadline::in(20s)); }
+
+Session LabGuest::connect() const { return connect(dial()); }
+
+Session LabGuest::connect(Route route) const {
   const auto deadline = sys::Deadline::in(20s);
-  Session session(connect_tcp(address_, std::stoi(port_), deadline), deadline);
+  Session session(std::move(route), deadline);
   session.authenticate({.user = "lume", .key_file = key_}, deadline);
   return session;
 }

@@ -68,6 +68,9 @@ class LabGuest {
   LabGuest& operator=(const LabGuest&) = delete;
 
   [[nodiscard]] Session connect() const;
+  /// The same over a way of the test's own, which begins with dial().
+  [[nodiscard]] Session connect(Route route) const;
+  [[nodiscard]] sys::Fd dial() const;
   /// The guest's home folder, as host and guest alike name it.
   [[nodiscard]] const std::string& home() const { return home_; }
   /// Where the guest's absolute tool names lead.

@@ -147,7 +147,7 @@ TEST_CASE("a long silent command is not a dead peer") {
   CHECK(session.exec("sleep 17; echo done", sys::Deadline::in(30s)).out == "done\n");
 }
 
-TEST_CASE("fifty cancelled sessions leave no descriptor and do not block") {
+TEST_CASE("R98: fifty cancelled sessions leave no descriptor and do not block") {
   const auto server = Server::openssh();
   const auto count = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator{}); };
   { auto once = server.connect(); }

@@ -206,7 +206,7 @@ TEST_CASE("a client that is killed at any moment leaves the former file or the c
   CHECK(committed < rounds);
 }
 
-TEST_CASE("an interrupted upload leaves a session that can undo it") {
+TEST_CASE("R98: an interrupted upload leaves a session that can undo it") {
   const LabGuest lab;
   const auto path = lab.home() + "/model";
   put(path, "former");
