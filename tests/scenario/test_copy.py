@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -165,6 +166,26 @@ def test_a_dry_run_tells_what_a_copy_then_does(guest, tmp_path):
     assert (guest.own_home / "tree/tool").stat().st_mode & 0o777 == 0o755 and os.readlink(guest.own_home / "tree/link") == "big"
 
 
+def test_r93_a_name_that_the_guest_lists_in_another_normal_form_is_addressed_as_it_was_sent(guest, tmp_path):
+    composed, decomposed = "mod\u00e8le.gguf", "mode\u0300le.gguf"
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / composed).write_bytes(noise(LARGE))
+    (tree / f"small {composed}").write_bytes(b"small")
+    copied(guest, tree, ".")
+    home = guest.own_home / "tree"
+    # A Mac's file system finds a name by either form and may list the other: here both stand for the same file.
+    for name in (composed, f"small {composed}"):
+        os.link(home / name, home / name.replace(composed, decomposed))
+    guest.forget_calls()
+    again = copied(guest, tree, ".")
+    assert set(states(again).values()) == {"unchanged"} and again["bytes_sent"] == 0 and not guest.calls("sftp")
+    assert not [call for call in guest.calls("guest") if decomposed in str(call["argv"]) or "mode\\u0300" in str(call["argv"])]
+    (tree / composed).write_bytes(noise(LARGE, seed=2))
+    assert states(copied(guest, tree, "."))[composed] == "copied"
+    assert (home / composed).read_bytes() == noise(LARGE, seed=2) and len(list(home.iterdir())) == 4
+
+
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "sub/../../outside", "sub/.."])
 def test_links_that_escape_are_refused_before_anything_is_sent(guest, tmp_path, target):
     tree = tmp_path / "tree"
@@ -271,6 +292,23 @@ def test_r87_no_room_is_named(lab, tmp_path):
     done = run(lab, "copy", "ci-1", tmp_path / "model.gguf", "model.gguf")
     assert done.rc == 1 and done.error_id == "guest-disk-full" and "9217 kB needed" in done.err
     assert not leftovers(guest_home(lab, "ci-1"))
+
+
+def test_r82_a_guest_that_allows_one_channel_and_one_login_at_a_time(lab, tmp_path):
+    lab.add_vm("ci-1", running=True, arch="x86_64", sshd=["MaxSessions 1", "MaxStartups 1:100:1"])
+    lab.start()
+    before = lab.snapshot()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(noise(LARGE, seed=ord(name)))
+    answer = copied(lab, tmp_path / "a", tmp_path / "b", tmp_path / "c", "there/")
+    assert set(states(answer).values()) == {"copied"}
+    for name in ("a", "b", "c"):
+        assert (guest_home(lab, "ci-1") / "there" / name).read_bytes() == noise(LARGE, seed=ord(name))
+    shutil.rmtree(guest_home(lab, "ci-1") / "there")
+    assert run(lab, "unlock", "ci-1", "--workload", workload(tmp_path / "w", model_size=LARGE)).rc == 0
+    assert run(lab, "verify", "ci-1").rc == 0
+    assert run(lab, "rollback", "ci-1").rc == 0
+    assert lab.snapshot() == before
 
 
 def test_wrong_words(guest, tmp_path):

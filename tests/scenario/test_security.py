@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import threading
@@ -216,3 +217,32 @@ def test_a_checksum_tool_that_always_agrees_is_caught_by_the_proof(guest):
     assert done.rc == 1 and done.error_id in ("transfer-corrupt", "world-moved"), done
     guest.clear_faults()
     assert guest.snapshot() == before
+
+
+# ---------------------------------------------------------------- tools by their bare names
+
+def test_r91_no_tool_of_the_guest_is_found_by_its_bare_name(lab, tmp_path):
+    """Its user has other programs of all their names first on PATH."""
+    lab.add_vm("ci-1", **QUICK, zshenv='export PATH="$HOME/traps:$PATH"')
+    lab.start()
+    home, root = guest_home(lab, "ci-1"), pathlib.Path(lab.vm("ci-1").root)
+    names = {path.name for folder in ("bin", "sbin", "usr/bin", "usr/sbin") for path in (root / folder).iterdir()}
+    assert {"shasum", "launchctl", "stat", "env", "sh"} < names
+    (home / "traps").mkdir()
+    for name in names | {"sha256sum", "grep", "sed", "awk", "tr", "cut", "brew"}:
+        (home / "traps" / name).write_text(f'#!/bin/sh\necho {name} >> "$HOME/trapped"\nexit 1\n')
+        (home / "traps" / name).chmod(0o755)
+    trapped = home / "trapped"
+    lab.ssh("ci-1", "shasum x")
+    assert trapped.read_text() == "shasum\n"
+    trapped.unlink()
+    before = lab.snapshot()
+    (tmp_path / "large").write_bytes(bytes(9 << 20))
+    for words in (["unlock", "ci-1", "--workload", workload(tmp_path / "w", 9 << 20), "--install-key"], ["verify", "ci-1"], ["agents", "ci-1"], ["logs", "ci-1", LABEL],
+                  ["copy", "ci-1", tmp_path / "large", tmp_path / "w", "there/"], ["copy", "--from", "ci-1", "there", tmp_path / "back"],
+                  ["run", "ci-1", "--stock", "--", "/bin/echo", "hi"], ["agents", "ci-1", "restart", LABEL], ["status", "ci-1"], ["rollback", "ci-1"]):
+        done = run(lab, *words)
+        assert done.rc == 0, done
+        assert not trapped.exists(), (words[0], trapped.read_text())
+    shutil.rmtree(home / "there")
+    assert lab.snapshot() == before
