@@ -11,6 +11,7 @@ OTHER_WORDS = {"llama-server", "lumelift-server",
     "lumelift-evidence", "lumelift-probe", "llama-bench", "llama-cli", "keyboard-interactive", "write-test", "start-for-rollback", "password-file",
     "bug-report", "nlohmann-json", "yaml-cpp", "ssh-keygen", "sshd-session", "power-on", "power-off",
     "lumelift-fleet-plan",
+    "mode-set",  # of a file, in the answer of copy
     # what a script in the guest answers
     "no-folder", "no-sum", "no-write", "remove-file", "link-folder", "former-missing", "former-differs",
     # verdicts of inspect and of the probe
