@@ -218,13 +218,14 @@ class Login {
         // Without it the key is one like the others.
       }
     }
-    std::vector<libssh2_agent_publickey*> all;
+    std::vector<libssh2_agent_publickey*> first, others;
     libssh2_agent_publickey* identity = nullptr;
-    while (libssh2_agent_get_identity(agent, &identity, identity) == 0) { all.push_back(identity); }
-    std::stable_partition(all.begin(), all.end(), [&](const libssh2_agent_publickey* one) {
-      return known.find(base64({reinterpret_cast<const char*>(one->blob), one->blob_len})) != std::string::npos;
-    });
-    return all;
+    while (libssh2_agent_get_identity(agent, &identity, identity) == 0) {
+      const auto blob = base64({reinterpret_cast<const char*>(identity->blob), identity->blob_len});
+      (known.find(blob) != std::string::npos ? first : others).push_back(identity);
+    }
+    first.insert(first.end(), others.begin(), others.end());
+    return first;
   }
 
   bool try_agent() {
