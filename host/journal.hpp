@@ -45,7 +45,7 @@ struct Claim {
   std::string resource, vm;
   std::string before;  ///< JSON
   std::int64_t since = 0;  ///< wall seconds when the resource got its claimed value; for people
-  std::string boot;        ///< the start of the Mac that this was in (sys::boot_session); empty when it is unknown
+  std::string boot{};      ///< the start of the Mac that this was in (sys::boot_session); empty when it is unknown
   std::int64_t up = 0;     ///< and the seconds since that start: what a change of the clock cannot move
 };
 
