@@ -122,12 +122,19 @@ class Commands {
     if (const std::string lines = examples_of(name, "  "); !lines.empty()) { command.footer("Examples:\n" + lines); }
     command.callback([this, options, run] {
       action = [this, options, run](Context& context) {
-        if constexpr (requires { options->target.login; }) { options->target.login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
-        if constexpr (requires { options->login; }) { options->login = resolve_login(global_.login, context.home, own_key_file(context.state_dir)); }
+        resolve(*options, context);
         return run(context, *options);
       };
     });
     return command;
+  }
+
+  /// How to log in, for a command that may.
+  template <class Options>
+  void resolve(Options& options, const Context& context) const {
+    const auto login = [&] { return resolve_login(global_.login, context.home, own_key_file(context.state_dir)); };
+    if constexpr (requires { options.target.login; }) { options.target.login = login(); }
+    if constexpr (requires { options.login; }) { options.login = login(); }
   }
 
   void declare() {
