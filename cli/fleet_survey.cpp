@@ -60,8 +60,9 @@ bool answers(const std::vector<RunRecord>& runs, const Goal& goal) {
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const json summary = json::parse(run->summary, nullptr, false);
     if (!summary.is_object()) { continue; }
-    if (const auto one = summary.find("label"); one != summary.end()) {   // a start or stop of one agent
-      if (std::find(goal.labels.begin(), goal.labels.end(), *one) != goal.labels.end()) { return false; }
+    if (summary.contains("label")) {  // a start or stop of one agent
+      const auto label = summary["label"].is_string() ? summary["label"].get<std::string>() : std::string();
+      if (std::find(goal.labels.begin(), goal.labels.end(), label) != goal.labels.end()) { return false; }
       continue;
     }
     if (goal.labels.empty()) { return summary.value("kit", "") == goal.kit; }
