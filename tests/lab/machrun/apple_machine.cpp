@@ -150,6 +150,7 @@ SymbolTable machine_symbols() {
       {"_mach_timebase_info", as_address(timebase)},
       {"_gettimeofday", as_address(apple_gettimeofday)},
       {"_sysconf", as_address(apple_sysconf)},
+      {"___exp10", as_address(static_cast<double (*)(double)>(::exp10))},
       {"_sysctlbyname", as_address(apple_sysctlbyname)},
       {"_proc_pidinfo", as_address(apple_proc_pidinfo)},
       {"___sincos_stret", as_address(sincos_pair)},

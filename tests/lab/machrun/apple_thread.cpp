@@ -86,6 +86,10 @@ int rwlock_init(Shell* shell, const void*) {
   shell->inner = nullptr;
   return 0;
 }
+int rwlock_destroy(Shell* shell) {
+  delete static_cast<pthread_rwlock_t*>(shell->inner.exchange(nullptr));
+  return 0;
+}
 int rwlock_rdlock(Shell* lock) { return apple_error(::pthread_rwlock_rdlock(rwlock_of(lock))); }
 int rwlock_wrlock(Shell* lock) { return apple_error(::pthread_rwlock_wrlock(rwlock_of(lock))); }
 int rwlock_unlock(Shell* lock) { return apple_error(::pthread_rwlock_unlock(rwlock_of(lock))); }
@@ -163,6 +167,7 @@ SymbolTable thread_symbols() {
       {"_pthread_cond_signal", as_address(cond_signal)},
       {"_pthread_cond_broadcast", as_address(cond_broadcast)},
       {"_pthread_rwlock_init", as_address(rwlock_init)},
+      {"_pthread_rwlock_destroy", as_address(rwlock_destroy)},
       {"_pthread_rwlock_rdlock", as_address(rwlock_rdlock)},
       {"_pthread_rwlock_wrlock", as_address(rwlock_wrlock)},
       {"_pthread_rwlock_unlock", as_address(rwlock_unlock)},

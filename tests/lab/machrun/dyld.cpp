@@ -232,7 +232,7 @@ void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, Nee
   } else {
     found = find_anywhere(symbol);
   }
-  if (!found && need == Need::lazy) return missing_function(symbol);
+  if (!found && (need == Need::lazy || (need == Need::strong && absent_at_call_))) return missing_function(symbol);
   if (!found && need == Need::strong)
     throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " +
                     image.path + "\n  Expected in:     " + expected);

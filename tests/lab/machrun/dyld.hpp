@@ -26,6 +26,8 @@ class Dyld {
   /// Maps the program, the libraries of DYLD_INSERT_LIBRARIES unless the program is restricted, and all they need;
   /// runs their initialisers, inserted libraries first. Ends the process as dyld does where something is missing.
   void launch(const std::string& path, int argc, char** argv);
+  /// From now on a function that this loader lacks is the program's death when it is called, not when it is launched.
+  void let_absent_functions_pass() { absent_at_call_ = true; }
   /// The program's main; returns its status.
   int run_main();
 
@@ -68,6 +70,7 @@ class Dyld {
   std::string executable_;
   std::string error_;
   std::vector<std::string> library_path_;
+  bool absent_at_call_ = false;
   std::string apple_path_;
   Restrictions restrictions_;
 };

@@ -172,31 +172,147 @@ class CompactTable {
   std::map<uint32_t, uint32_t> handlers_, commons_;
 };
 
-void register_compact(const Image& image) {
-  const auto* section = image.section("__TEXT", "__unwind_info");
-  if (!section) return;
-  Entries out;
-  CompactTable(image, *section).convert(out);
-  out.publish();
-}
+/// Reads __eh_frame: the functions that the compact form cannot describe. Written anew with plain addresses, since the originals count from
+/// where they stand.
+class DwarfTable {
+ public:
+  DwarfTable(const Image& image, const macho::Section64& section) : begin_(image.at(section.addr)), end_(begin_ + section.size) {}
 
-#else
+  void convert(Entries& out) {
+    for (const char* at = begin_; at + 8 <= end_;) {
+      const auto length = take<uint32_t>(at);
+      if (length == 0) return;
+      const char *record = at, *end = at + length;
+      const auto back = take<uint32_t>(at);
+      if (back != 0) function(record - back + 4, at, end, out);
+      at = end;
+    }
+  }
 
-void register_compact(const Image&) {}
+ private:
+  struct Common {
+    uint32_t place;
+    uint8_t addresses, handlers;  ///< how they are encoded in the original
+    bool personality;
+  };
+
+  template <typename T>
+  static T take(const char*& at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    at += sizeof value;
+    return value;
+  }
+  static uint64_t take_number(const char*& at) {
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto byte = take<uint8_t>(at);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if ((byte & 0x80) == 0) return value;
+    }
+  }
+  /// An address as `encoding` says: its size, whether it counts from its own place, and whether it is that of a pointer.
+  static const char* take_address(const char*& at, uint8_t encoding) {
+    const char* from = (encoding & 0x70) == 0x10 ? at : nullptr;
+    const bool narrow = (encoding & 7) == 3;
+    const int64_t distance = narrow ? take<int32_t>(at) : take<int64_t>(at);
+    if (distance == 0) return nullptr;
+    const char* address = from + distance;
+    return encoding & 0x80 ? take<const char*>(address) : address;
+  }
+
+  /// What functions share; `record` stands behind its length.
+  const Common& common(const char* record, Entries& out) {
+    if (const auto known = commons_.find(record); known != commons_.end()) return known->second;
+    const char *length = record - 4, *at = record + 5;
+    const char* end = record + take<uint32_t>(length);
+    const std::string augmentation = at;
+    at += augmentation.size() + 1;
+    const char* alignments = at;
+    take_number(at);
+    take_number(at);
+    const std::string kept(alignments, static_cast<size_t>(++at - alignments));  // and the register of the return address
+    Common one{static_cast<uint32_t>(out.size()), 0, 0, false};
+    const char* personality = nullptr;
+    if (augmentation.starts_with("z")) {
+      const uint64_t size = take_number(at);
+      const char* behind = at + size;
+      for (const char kind : augmentation.substr(1)) {
+        if (kind == 'R') one.addresses = take<uint8_t>(at);
+        if (kind == 'L') one.handlers = take<uint8_t>(at);
+        if (kind == 'P') {
+          const auto encoding = take<uint8_t>(at);
+          personality = take_address(at, encoding);
+        }
+      }
+      at = behind;
+    }
+    one.personality = personality != nullptr;
+    out.word(0);
+    out.word(0);
+    out.byte(1);
+    const char* text = personality ? "zPLR" : "zR";
+    out.append(text, std::strlen(text) + 1);
+    out.append(kept.data(), kept.size());
+    out.byte(personality ? 11 : 1);
+    if (personality) {
+      out.byte(0);
+      out.address(personality);
+      out.byte(0);
+    }
+    out.byte(0);
+    out.append(at, static_cast<size_t>(end - at));
+    out.close(one.place);
+    return commons_[record] = one;
+  }
+
+  void function(const char* shared, const char* at, const char* end, Entries& out) {
+    const Common& one = common(shared, out);
+    const char* start = take_address(at, one.addresses);
+    const uint64_t size = (one.addresses & 7) == 3 ? take<uint32_t>(at) : take<uint64_t>(at);
+    const uint64_t more = take_number(at);
+    const char *behind = at + more, *table = more > 0 ? take_address(at, one.handlers) : nullptr;
+    const size_t place = out.size();
+    out.word(0);
+    out.word(static_cast<uint32_t>(out.size()) - one.place);
+    out.address(start);
+    out.number(size);
+    out.byte(one.personality ? 8 : 0);
+    if (one.personality) out.address(table);
+    out.append(behind, static_cast<size_t>(end - behind));
+    out.close(place);
+  }
+
+  const char *begin_, *end_;
+  std::map<const char*, Common> commons_;
+};
 
 #endif
 
 }  // namespace
 
+#if defined(__aarch64__)
+
+// One list for both kinds: GCC's unwinder takes the address ranges of two lists for apart from each other.
 void register_frames(const Image& image) {
-  if (const auto* section = image.section("__TEXT", "__eh_frame")) {
-    char* begin = image.at(section->addr);
-    uint32_t behind = 1;
-    std::memcpy(&behind, begin + section->size, sizeof behind);
-    if (behind == 0) ::__register_frame(begin);  // else its end cannot be told; nothing but exceptions is lost
-  }
-  register_compact(image);
+  Entries out;
+  if (const auto* section = image.section("__TEXT", "__eh_frame")) DwarfTable(image, *section).convert(out);
+  if (const auto* section = image.section("__TEXT", "__unwind_info")) CompactTable(image, *section).convert(out);
+  if (out.size() > 0) out.publish();
 }
+
+#else
+
+void register_frames(const Image& image) {
+  const auto* section = image.section("__TEXT", "__eh_frame");
+  if (!section) return;
+  char* begin = image.at(section->addr);
+  uint32_t behind = 1;
+  std::memcpy(&behind, begin + section->size, sizeof behind);
+  if (behind == 0) ::__register_frame(begin);  // else its end cannot be told; nothing but exceptions is lost
+}
+
+#endif
 
 SymbolTable frame_symbols() {
   static const SystemSymbol table[] = {

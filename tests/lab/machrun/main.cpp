@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void usage() {
   std::fprintf(
-      stderr, "usage: machrun [--argv0 NAME] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
+      stderr, "usage: machrun [--argv0 NAME] [--absent-at-call] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
   std::exit(2);
 }
 
@@ -30,6 +30,10 @@ int main(int argc, char** argv) {
       break;
     }
     if (std::strcmp(argv[at], "--abort") == 0) lab::abort_program();
+    if (std::strcmp(argv[at], "--absent-at-call") == 0) {
+      lab::Dyld::instance().let_absent_functions_pass();
+      continue;
+    }
     if (at + 1 >= argc) usage();
     if (std::strcmp(argv[at], "--dyld-death") == 0) lab::dyld_death(argv[at + 1]);
     if (std::strcmp(argv[at], "--argv0") != 0) usage();

@@ -21,6 +21,7 @@ SymbolTable thread_symbols();
 SymbolTable thread_variable_symbols();
 SymbolTable frame_symbols();
 SymbolTable locale_symbols();
+SymbolTable jump_symbols();
 SymbolTable process_symbols();
 SymbolTable machine_symbols();
 SymbolTable socket_symbols();

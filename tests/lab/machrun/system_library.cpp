@@ -17,12 +17,12 @@ constexpr const char* kSame[] = {
     "abs", "access", "acos", "aligned_alloc", "arc4random", "arc4random_buf", "arc4random_uniform", "asin", "atan",
     "atan2", "atan2f", "atof", "atoi", "atol", "atoll", "bcmp", "bsearch", "bzero", "calloc", "ceil", "ceilf",
     "chdir", "chmod", "chown", "clearerr", "close", "closedir", "cos", "cosf", "creat", "dup", "dup2", "environ",
-    "erf", "exp", "exp2", "exp2f", "expf", "fabs", "fabsf", "fchmod", "fclose", "fdopen", "feof", "ferror",
+    "erf", "exp", "exp2", "exp2f", "expf", "fabs", "fabsf", "fchmod", "fchown", "fclose", "fdopen", "feof", "ferror",
     "fflush", "fgetc", "fgets", "fileno", "floor", "floorf", "fmax", "fmaxf", "fmin", "fminf", "fmod", "fmodf",
     "fopen", "fputc", "fputs", "fread", "free", "freopen", "frexp", "fseek", "fseeko", "fsync", "ftell", "ftello",
     "ftruncate", "fwrite", "getc", "getchar", "getcwd", "getegid", "getenv", "geteuid", "getgid", "getline",
     "getpagesize", "getpgid", "getpgrp", "getpid", "getppid", "getsid", "getuid", "gmtime", "gmtime_r", "index",
-    "isalnum", "isalpha", "isatty", "isdigit", "isspace", "isxdigit", "labs", "ldexp", "link", "llabs", "localtime",
+    "isalnum", "isalpha", "isatty", "isdigit", "isspace", "isxdigit", "labs", "ldexp", "link", "llabs", "localeconv", "localtime",
     "localtime_r", "log", "log10", "log2", "log2f", "logf", "lrint", "lrintf", "lround", "lroundf", "lseek",
     "malloc", "memccpy", "memchr", "memcmp", "memcpy", "memmem", "memmove", "memset", "mkdir", "mkdtemp", "mkfifo",
     "mkstemp", "mktime", "mprotect", "munmap", "nanosleep", "opendir", "pause", "poll", "posix_memalign", "pow",
@@ -53,7 +53,8 @@ Symbols make_symbols() {
   Symbols out;
   for (const SymbolTable& table :
        {error_symbols(), file_symbols(), stdio_symbols(), thread_symbols(), process_symbols(), machine_symbols(),
-        socket_symbols(), dyld_symbols(), objc_symbols(), thread_variable_symbols(), frame_symbols(), locale_symbols()})
+        socket_symbols(), dyld_symbols(), objc_symbols(), thread_variable_symbols(), frame_symbols(), locale_symbols(),
+        jump_symbols()})
     for (const SystemSymbol& symbol : table) out.emplace(symbol.name, symbol.address);
   static std::string names[std::size(kSame)];
   for (size_t i = 0; i < std::size(kSame); ++i) {
