@@ -89,43 +89,42 @@ def test_nothing_of_this_machine_is_in_it(program):
 # -- as far as it runs here ------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
-def run(program, tmp_path):
-    """By the loader, as arm64 under qemu."""
+def both(program, tmp_path):
+    """What the program for the Mac does, as arm64 by the loader under qemu, and what the one for this machine does."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LUMELIFT_KIT_DIR": str(BUILD / "shim"), "LUMELIFT_TEMPLATES_DIR": str(TESTS.parent / "templates"),
+           "LUMELIFT_STATE_DIR": str(tmp_path / "state")}
+    loader = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", LAB / "machrun-aarch64", "--argv0", BUILD / "lumelift", "--absent-at-call", "--", program]
+
     def started(*words):
-        return subprocess.run(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", LAB / "machrun-aarch64", "--", program, *map(str, words)],
-                              env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        return [subprocess.run([*first, *map(str, words)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+                for first in (loader, [BUILD / "lumelift"])]
     return started
 
 
-def native(*words):
-    return subprocess.run([BUILD / "lumelift", *map(str, words)], capture_output=True, text=True, timeout=120)
+@pytest.mark.parametrize("status, words", [
+    (0, ["--version"]), (0, ["--help"]), (0, ["unlock", "--help"]), (2, ["unlokc"]), (2, ["unlock"]),
+    (0, ["history"]),  # opens the journal: SQLite
+    (0, ["report", TESTS / "data/evidence/m1-ultra-tinyllama"]),
+    (0, ["inspect", BUILD / "shim/lumelift-probe"]), (0, ["inspect", "--json", BUILD / "shim/liblumelift-metal.dylib"]),
+    (1, ["--json", "verify", "nobody"]),
+], ids=lambda value: " ".join(map(os.path.basename, map(str, value))) if isinstance(value, list) else str(value))
+def test_it_does_what_the_program_of_this_machine_does(both, status, words):
+    result, expected = both(*words)
+    assert (result.returncode, result.stdout, result.stderr) == (expected.returncode, expected.stdout, expected.stderr)
+    assert expected.returncode == status
 
 
-def test_version_runs(run):
-    result = run("--version")
-    assert (result.returncode, result.stdout, result.stderr) == (0, native("--version").stdout, "")
+def test_it_inspects_itself(both, program):
+    result, expected = both("inspect", "--json", program)
+    assert (result.returncode, json.loads(result.stdout)) == (expected.returncode, json.loads(expected.stdout)), result.stderr
 
 
-def test_help_is_the_same_text(run):
-    for words in (["--help"], ["unlock", "--help"]):
-        result = run(*words)
-        assert (result.returncode, result.stdout) == (0, native(*words).stdout), result.stderr
+def test_versions_are_those_of_its_own_libraries(both):
+    result, expected = (json.loads(one.stdout) for one in both("--json", "--version"))
+    assert set(result) == set(expected) and result["lumelift"] == expected["lumelift"]
 
 
-def test_wrong_words_are_refused(run):
-    result, expected = run("unlokc"), native("unlokc")
-    assert (result.returncode, result.stderr) == (expected.returncode, expected.stderr)
-    assert expected.returncode == 2
-
-
-def test_inspect_reads_files(run, program):
-    for file in (BUILD / "shim/liblumelift-metal.dylib", BUILD / "shim/lumelift-probe", program):
-        result, expected = run("inspect", "--json", file), native("inspect", "--json", file)
-        assert (result.returncode, json.loads(result.stdout)) == (expected.returncode, json.loads(expected.stdout)), result.stderr
-
-
-def test_inspect_refuses_what_is_no_macho(run, tmp_path):
+def test_what_is_no_macho_is_refused(both, tmp_path):
     (tmp_path / "text").write_text("hello")
-    result, expected = run("inspect", "--json", tmp_path / "text"), native("inspect", "--json", tmp_path / "text")
-    assert result.returncode == expected.returncode
-    assert (result.stdout, result.stderr) == (expected.stdout, expected.stderr)
+    result, expected = both("inspect", "--json", tmp_path / "text")
+    assert (result.returncode, result.stdout, result.stderr) == (expected.returncode, expected.stdout, expected.stderr)
