@@ -130,8 +130,7 @@ class Commands {
   }
 
   /// How to log in, for a command that may.
-  template <class Options>
-  void resolve(Options& options, const Context& context) const {
+  void resolve(auto& options, const Context& context) const {
     const auto login = [&] { return resolve_login(global_.login, context.home, own_key_file(context.state_dir)); };
     if constexpr (requires { options.target.login; }) { options.target.login = login(); }
     if constexpr (requires { options.login; }) { options.login = login(); }
