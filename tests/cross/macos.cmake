@@ -13,6 +13,8 @@ set(CMAKE_AR ${LUMELIFT_CROSS}/bin/ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${LUMELIFT_CROSS}/bin/ranlib CACHE FILEPATH "")
 # CMake asks for Apple's tool whether or not anything uses it; the program has no library of its own whose name could be changed.
 set(CMAKE_INSTALL_NAME_TOOL /bin/false CACHE FILEPATH "")
+# No debug map: it would name folders of this machine.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-s")
 # The wrapped compiler knows its target, headers and stubs by itself.
 set(CMAKE_OSX_SYSROOT "" CACHE PATH "")
 set(CMAKE_OSX_ARCHITECTURES "" CACHE STRING "")
