@@ -119,11 +119,15 @@ class Login {
   }
 
   /// A server that wants two methods in a row calls the first one refused too, as libssh2 tells it; only then it offers the second. Asking
-  /// uses up a try, so it is done once, when nothing else is left.
+  /// uses up a try, so it is done once, when nothing else is left; where it was one too many, the refusal before it is what counts.
   void ask_again() {
     if (tried_.empty() || std::exchange(asked_again_, true)) { return; }
-    const auto former = std::exchange(methods_, {});
-    read_methods();
+    const auto former = methods_;
+    try {
+      read_methods();
+    } catch (const Error&) {
+      return;
+    }
     if (methods_ != former) { tried_.back() += fmt::format(", or only the first of two methods: now the server asks for {}", methods_); }
   }
 

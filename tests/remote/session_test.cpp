@@ -238,6 +238,18 @@ TEST_CASE("R81: a server that allows few tries") {
   CHECK(text.find("ended the connection after so many tries") != std::string::npos);
 }
 
+TEST_CASE("R81: asking what else is offered is one try too many, and the refusal is told all the same") {
+  const auto server = Server::openssh({"MaxAuthTries 2"});
+  const TempFolder folder;
+  host_run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", (folder.path() / "k").string()});
+  auto login = server.login();
+  login.key_file = folder.path() / "k";
+  const auto text = error_text([&] { (void)server.connect(login); });
+  INFO(text);
+  CHECK(text.starts_with("guest-auth-failed"));
+  CHECK(text.find("k): refused") != std::string::npos);
+}
+
 TEST_CASE("R81: of an agent's keys at most two are offered") {
   const auto server = Server::openssh();
   const Agent agent({"a", "b", "c"});
