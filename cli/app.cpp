@@ -10,10 +10,9 @@
 #include <memory>
 
 #include "cli/bug_report.hpp"
-#include "cli/commands.hpp"
+#include "cli/command_options.hpp"
 #include "cli/completion.hpp"
 #include "cli/examples.hpp"
-#include "cli/fleet_options.hpp"
 #include "cli/login.hpp"
 #include "cli/own_key.hpp"
 #include "cli/reference.hpp"
@@ -45,15 +44,23 @@ struct Global {
 fs::path first_existing(std::initializer_list<fs::path> candidates) {
   std::error_code fault;
   for (const auto& path : candidates) {
-    if (fs::exists(path, fault)) { return path; }
+    if (fs::exists(path, fault)) {
+      return path;
+    }
   }
   return *candidates.begin();
 }
 
 fs::path state_folder(const fs::path& home) {
-  if (const auto given = environment("LUMELIFT_STATE_DIR")) { return *given; }
-  if (sys::on_macos) { return home / "Library" / "Application Support" / "lumelift"; }
-  if (const auto xdg = environment("XDG_STATE_HOME")) { return fs::path(*xdg) / "lumelift"; }
+  if (const auto given = environment("LUMELIFT_STATE_DIR")) {
+    return *given;
+  }
+  if (sys::on_macos) {
+    return home / "Library" / "Application Support" / "lumelift";
+  }
+  if (const auto xdg = environment("XDG_STATE_HOME")) {
+    return fs::path(*xdg) / "lumelift";
+  }
   return home / ".local" / "state" / "lumelift";
 }
 
@@ -71,7 +78,8 @@ Context make_context(Console& console) {
   // Beside the program in a build folder, else where `cmake --install` puts it.
   context.libexec = kit ? fs::path(*kit) : first_existing({folder / "shim", folder.parent_path() / "libexec" / "lumelift"});
   const auto templates = environment("LUMELIFT_TEMPLATES_DIR");
-  context.templates = templates ? fs::path(*templates) : first_existing({folder / "templates", folder.parent_path() / "share" / "lumelift"});
+  context.templates =
+      templates ? fs::path(*templates) : first_existing({folder / "templates", folder.parent_path() / "share" / "lumelift"});
   context.user.home = environment("HOME");
   context.user.sudo_uid = environment("SUDO_UID");
   return context;
@@ -79,29 +87,10 @@ Context make_context(Console& console) {
 
 /// Takes a variable out of our environment together with its bytes, which /proc would go on to show.
 void forget(const char* name) {
-  if (char* value = std::getenv(name)) { std::fill_n(value, std::char_traits<char>::length(value), '\0'); }
+  if (char* value = std::getenv(name)) {
+    std::fill_n(value, std::char_traits<char>::length(value), '\0');
+  }
   ::unsetenv(name);
-}
-
-void add_login(CLI::App& command, Global& global) {
-  auto& login = global.login;
-  command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
-  command.add_option("--port", login.port, "SSH port of the guest")->envname("LUMELIFT_PORT")->check(CLI::Range(1, 65535))->capture_default_str()->group("Login");
-  command.add_option("--key", login.key_file, "Private key file")->type_name("FILE")->envname("LUMELIFT_KEY")->group("Login");
-  // Without one, CLI11 reads the environment for all other commands too, after this one's words and over them.
-  command.parse_complete_callback([] {});
-  command.add_flag("--agent", login.use_agent, "Also try keys of the SSH agent (two at most)")->group("Login");
-  command.add_flag("--via-nc", login.via_nc, "Reach the guest through the system's nc, where Local Network privacy blocks lumelift")->group("Login");
-  command.add_option("--password-fd", login.password_fd, "Read the password from this open descriptor")->check(CLI::NonNegativeNumber)->group("Login");
-  command.add_option("--password-file", login.password_file, "Read the password from this file (mode 0600)")->type_name("FILE")->group("Login");
-  command.add_flag("--ask-password", login.ask_password, "Ask for the password on the terminal; LUMELIFT_PASSWORD also works")->group("Login");
-}
-
-void add_target(CLI::App& command, TargetOptions& target, Global& global, bool vm_required) {
-  auto* vm = command.add_option("VM", target.vm, "Name of the VM, as lume ls shows it");
-  if (vm_required) { vm->required(); }
-  command.add_option("--timeout", target.timeout_s, "Seconds from starting the VM until its guest must answer")->check(CLI::Range(1, 86400))->capture_default_str();
-  add_login(command, global);
 }
 
 const CLI::IsMember restart_words{{"auto", "always", "never", "idle"}};
@@ -119,7 +108,9 @@ class Commands {
   template <class Options>
   CLI::App& add(const char* name, const char* text, std::shared_ptr<Options> options, int (*run)(Context&, const Options&)) {
     CLI::App& command = *app.add_subcommand(name, text);
-    if (const std::string lines = examples_of(name, "  "); !lines.empty()) { command.footer("Examples:\n" + lines); }
+    if (const std::string lines = examples_of(name, "  "); !lines.empty()) {
+      command.footer("Examples:\n" + lines);
+    }
     command.callback([this, options, run] {
       action = [this, options, run](Context& context) {
         resolve(*options, context);
@@ -132,8 +123,12 @@ class Commands {
   /// How to log in, for a command that may.
   void resolve(auto& options, const Context& context) const {
     const auto login = [&] { return resolve_login(global_.login, context.home, own_key_file(context.state_dir)); };
-    if constexpr (requires { options.target.login; }) { options.target.login = login(); }
-    if constexpr (requires { options.login; }) { options.login = login(); }
+    if constexpr (requires { options.target.login; }) {
+      options.target.login = login();
+    }
+    if constexpr (requires { options.login; }) {
+      options.login = login();
+    }
   }
 
   void declare() {
@@ -143,45 +138,60 @@ class Commands {
     app.set_version_flag("--version", std::string("lumelift ") + LUMELIFT_VERSION, "Version, with --json those of all libraries too");
     app.add_flag("-v,--verbose", global_.verbose, "Show each command and how long it took");
     app.add_flag("-q,--quiet", global_.quiet, "Only results, warnings and errors");
-    app.add_option("--color", global_.color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
+    app.add_option("--color", global_.color, "auto, always or never")
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->capture_default_str();
     app.require_subcommand(0, 1);
 
     auto unlock = std::make_shared<UnlockOptions>();
     CLI::App& unlock_command = add("unlock", "Unlock a VM, prove it, and run a workload with the library in it", unlock, &run_unlock);
-    add_target(unlock_command, unlock->target, global_, true);
+    add_target(unlock_command, unlock->target, global_.login, true);
     unlock_command.add_option("--workload", unlock->workload, "Workload file (YAML)")->type_name("FILE");
     unlock_command.add_option("--profile", unlock->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
-    unlock_command.add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), idle (only when nobody uses it), always, never")->check(restart_words)->capture_default_str();
-    unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")->check(CLI::IsMember({"set", "keep"}))->capture_default_str();
-    unlock_command.add_flag("--install-key", unlock->install_key, "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
+    unlock_command
+        .add_option("--restart", unlock->restart, "Restart the VM: auto (when needed), idle (only when nobody uses it), always, never")
+        ->check(restart_words)
+        ->capture_default_str();
+    unlock_command.add_option("--host-preference", unlock->host_preference, "set, or keep it as it is")
+        ->check(CLI::IsMember({"set", "keep"}))
+        ->capture_default_str();
+    unlock_command.add_flag("--install-key", unlock->install_key,
+                            "Let later commands log in without a password, by a key of lumelift's own; rollback removes it");
     unlock_command.add_flag("--dry-run", unlock->dry_run, "Show what would be done; change nothing");
     unlock_command.add_flag("--verify", unlock->verify, "Read large files in the guest again instead of trusting its manifest");
 
-    add_library(unlock_command, unlock->library);
+    add_options(unlock_command, unlock->library);
 
     auto rollback = std::make_shared<RollbackOptions>();
     CLI::App& rollback_command = add("rollback", "Take back everything that lumelift did to a VM", rollback, &run_rollback);
-    add_target(rollback_command, rollback->target, global_, false);
-    rollback_command.add_option("--restart", rollback->restart, "Restart the VM to make it stock: auto, idle (only when nobody is logged in), always, never")->check(restart_words)->capture_default_str();
+    add_target(rollback_command, rollback->target, global_.login, false);
+    rollback_command
+        .add_option("--restart", rollback->restart,
+                    "Restart the VM to make it stock: auto, idle (only when nobody is logged in), always, never")
+        ->check(restart_words)
+        ->capture_default_str();
     auto* host = rollback_command.add_flag("--host", rollback->host, "Only the host preference");
     rollback_command.add_flag("--all", rollback->all, "Every VM")->excludes(host);
     rollback_command.add_flag("--dry-run", rollback->dry_run, "Show what would be taken back from one VM; change nothing");
     auto power = std::make_shared<PowerOptions>();
-    CLI::App& power_command = add("power", "Switch a VM on, or cleanly off; or take back what a crash left: power VM on|off|recover", power, &run_power);
-    add_target(power_command, power->target, global_, true);
+    CLI::App& power_command =
+        add("power", "Switch a VM on, or cleanly off; or take back what a crash left: power VM on|off|recover", power, &run_power);
+    add_target(power_command, power->target, global_.login, true);
     power_command.add_option("STATE", power->to, "on, off or recover")->required()->check(CLI::IsMember({"on", "off", "recover"}));
     power_command.add_flag("--if-idle", power->if_idle, "Do not switch off a VM with other SSH sessions or running workloads");
 
     auto status = std::make_shared<StatusOptions>();
-    add_target(add("status", "Show preference, VMs, claims, workloads and drift; changes nothing", status, &run_status), status->target, global_, false);
+    add_target(add("status", "Show preference, VMs, claims, workloads and drift; changes nothing", status, &run_status), status->target,
+               global_.login, false);
     auto probe = std::make_shared<ProbeOptions>();
     CLI::App& probe_command = add("probe", "Show stock beside unlocked answers of a running VM", probe, &run_probe);
-    add_target(probe_command, probe->target, global_, true);
+    add_target(probe_command, probe->target, global_.login, true);
     probe_command.add_option("--profile", probe->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     auto history = std::make_shared<HistoryOptions>();
     add("history", "List what was done, oldest first", history, &run_history).add_option("VM", history->vm, "Only this VM");
     auto doctor = std::make_shared<DoctorOptions>();
-    add_target(add("doctor", "Check every precondition; each finding with evidence and fix", doctor, &run_doctor), doctor->target, global_, false);
+    add_target(add("doctor", "Check every precondition; each finding with evidence and fix", doctor, &run_doctor), doctor->target,
+               global_.login, false);
     auto trust = std::make_shared<TrustOptions>();
     add("trust", "Forget a VM's pinned SSH host key", trust, &run_trust).add_option("VM", trust->vm, "Name of the VM")->required();
 
@@ -189,31 +199,29 @@ class Commands {
     CLI::App& inspect_command = add("inspect", "Tell whether the library can be injected into a program", inspect, &run_inspect);
     inspect_command.add_option("FILE", inspect->files, "Programs, scripts, apps")->required();
     inspect_command.add_option("--vm", inspect->target.vm, "The files are in the guest of this VM")->type_name("VM");
-    add_login(inspect_command, global_);
+    add_options(inspect_command, global_.login);
     auto verify = std::make_shared<VerifyOptions>();
     CLI::App& verify_command = add("verify", "Assert that a VM is unlocked as it was proven; for CI", verify, &run_verify);
-    add_target(verify_command, verify->target, global_, true);
+    add_target(verify_command, verify->target, global_.login, true);
     verify_command.add_flag("--self-test", verify->self_test, "Show that the check refuses a stock process");
     auto copy = std::make_shared<CopyOptions>();
-    CLI::App& copy_command = add("copy", "Copy files and folders into a guest, or out of it with --from: copy VM SRC... DST", copy, &run_copy);
-    add_target(copy_command, copy->target, global_, true);
-    copy_command.add_option("PATH", copy->paths, "Files or folders, and at the end where to; guest paths are relative to its home")->required()->expected(2, -1);
+    CLI::App& copy_command =
+        add("copy", "Copy files and folders into a guest, or out of it with --from: copy VM SRC... DST", copy, &run_copy);
+    add_target(copy_command, copy->target, global_.login, true);
+    copy_command.add_option("PATH", copy->paths, "Files or folders, and at the end where to; guest paths are relative to its home")
+        ->required()
+        ->expected(2, -1);
     CLI::Option* from = copy_command.add_flag("--from", copy->from, "Out of the guest: SRC... are there, DST is on this Mac");
     copy_command.add_flag("--dry-run", copy->dry_run, "Show what would be sent into the guest; change nothing")->excludes(from);
     copy_command.add_flag("--verify", copy->verify, "Read what stands there already instead of trusting the guest's manifest");
-    copy_command.add_option("--connections", copy->connections, "SSH connections for one large file; default: as many as pay")->check(CLI::Range(1, 4));
+    copy_command.add_option("--connections", copy->connections, "SSH connections for one large file; default: as many as pay")
+        ->check(CLI::Range(1, 4));
     declare_programs();
     declare_agents();
     declare_bench();
     auto report = std::make_shared<ReportOptions>();
     CLI::App& report_command = add("report", "Statistics and charts of benchmark files", report, &run_report);
-    report_command.add_option("FILE", report->inputs, "llama-bench or MLX-LM results, or folders of them");
-    report_command.add_option("--arm", report->arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated")->type_name("ROLE=FILE");
-    report_command.add_option("--format", report->format, "text, json, csv, markdown or html")->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))->capture_default_str();
-    report_command.add_option("-o,--output", report->output, "Write to this file")->type_name("FILE");
-    report_command.add_option("--spread-flag", report->spread_flag, "Spread above which a row is flagged")->capture_default_str();
-    report_command.add_option("--spread-reject", report->spread_reject, "Spread above which a row is not used")->capture_default_str();
-    report_command.add_option("--material", report->material, "Smallest change of a median that counts")->capture_default_str();
+    add_options(report_command, *report);
     declare_evidence();
     declare_fleet();
     declare_bug_report();
@@ -224,96 +232,58 @@ class Commands {
   void declare_fleet() {
     auto fleet = std::make_shared<FleetOptions>();
     CLI::App& command = add("fleet", "Many VMs by one file: plan, apply, status, verify, rollback, inventory", fleet, &run_fleet);
-    command.add_option("ACTION", fleet->action, "plan, apply, status, verify, rollback or inventory")->required()
-        ->check(CLI::IsMember({"plan", "apply", "status", "verify", "rollback", "inventory"}));
-    command.add_option("-f,--file", fleet->file, "The fleet file")->type_name("FILE")->envname("LUMELIFT_FLEET")->capture_default_str();
-    command.add_option("--on", fleet->on, "Which host of the file this Mac is");
-    command.add_option("--jobs", fleet->jobs, "VMs worked on at a time")->check(CLI::Range(1, 64))->capture_default_str();
-    command.add_option("--keep-ready", fleet->keep_ready, "VMs that must keep serving")->check(CLI::Range(0, 64))->capture_default_str();
-    command.add_option("--canary", fleet->canary, "So many VMs must succeed before any other is begun")->check(CLI::Range(0, 64))->capture_default_str();
-    auto* most = command.add_option("--max-fail", fleet->max_fail, "Begin no further VM after more failures than this")->check(CLI::Range(0, 1000));
-    command.add_flag("--fail-fast", fleet->fail_fast, "Begin no further VM after the first failure")->excludes(most);
-    command.add_flag("--stop-busy", fleet->stop_busy, "Stop VMs in spite of SSH sessions and running workloads");
-    command.add_flag("--recheck", fleet->recheck, "Also start VMs that are off, to look at them");
-    command.add_flag("--exit-code", fleet->exit_code, "plan: exit status 2 when something would change");
-    command.add_option("--out", fleet->out, "plan: save it to this file")->type_name("FILE");
-    command.add_option("--plan", fleet->plan, "apply: only if this saved plan still holds")->type_name("FILE");
-    command.add_flag("--list", fleet->list, "inventory: all hosts and VMs");
-    command.add_option("--host", fleet->one, "inventory: the variables of one of them");
-    add_login(command, global_);
-  }
-
-  static void add_library(CLI::App& command, LibraryOptions& library) {
-    command.add_option("--library", library.files, "A library to inject instead of ours; again for thin files of other architectures")->allow_extra_args(false)->group("Library");
-    command.add_option("--accept-sha256", library.accepted, "SHA-256 of a --library that is no published release")->allow_extra_args(false)->group("Library");
+    add_options(command, *fleet);
+    add_options(command, global_.login);
   }
 
   void declare_bench() {
     auto bench = std::make_shared<BenchOptions>();
-    CLI::App& command = add("bench", "Measure llama-bench, a server or MLX-LM: stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
-    add_target(command, bench->target, global_, true);
-    command.add_option("--profile", bench->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
-    command.add_option("-m,--model", bench->model, "Model file of this Mac, copied into the guest for the run")->type_name("FILE")->group("Files");
-    command.add_option("--target", bench->server_url, "Measure a server: it is started for each arm and asked at http://127.0.0.1:PORT in the guest")->type_name("URL");
-    command.add_flag("--mlx", bench->mlx, "Measure MLX-LM with a Python of the guest; the model is a folder");
-    command.add_option("--bench", bench->bench, "llama-bench, or the server, for the guest; copied likewise")->type_name("FILE")->group("Files");
-    command.add_option("--cli", bench->cli, "llama-cli for the guest, copied likewise; default: the one beside llama-bench")->type_name("FILE")->group("Files");
-    command.add_option("--file", bench->files, "A library or folder that they need beside them; again for more")->type_name("FILE")->expected(1)->allow_extra_args(false)->group("Files");
-    command.add_option("--guest-model", bench->guest_model, "Model that is in the guest already; for Ollama its name")->excludes("--model")->group("Files");
-    command.add_option("--guest-bench", bench->guest_bench, "llama-bench, server or Python that is in the guest already")->excludes("--bench")->group("Files");
-    command.add_option("--guest-cli", bench->guest_cli, "llama-cli that is in the guest already")->excludes("--cli")->group("Files");
-    command.add_option("--host-bench", bench->host_bench, "llama-bench for the bare-metal arm; default: the one on PATH")->type_name("FILE")->group("Files");
-    command.add_option("--host-model", bench->host_model, "Model for the bare-metal arm; default: that of --model")->type_name("FILE")->group("Files");
-    command.add_flag("--no-host", bench->no_host, "No bare-metal arm");
-    command.add_flag("--keep", bench->keep, "Leave the copied files in the guest; rollback removes them");
-    command.add_option("-p,--n-prompt", bench->prompts, "Prompt lengths in tokens, as for llama-bench")->capture_default_str();
-    command.add_option("-n,--n-gen", bench->generations, "Generation lengths, as for llama-bench")->capture_default_str();
-    command.add_option("-r,--repetitions", bench->repetitions, "Repetitions of each test and arm")->check(CLI::Range(1, 1000))->capture_default_str();
-    command.add_option("--rounds", bench->rounds, "Runs over which an arm's repetitions are spread")->check(CLI::Range(1, 100))->capture_default_str();
-    command.add_option("--order", bench->order, "abab: arms take turns; aabb: one arm after another")->check(CLI::IsMember({"abab", "aabb"}))->capture_default_str();
-    command.add_option("--warmup", bench->warm_up, "llama-bench's warm-up before each test: on, off")->check(CLI::IsMember({"on", "off"}))->capture_default_str();
-    command.add_option("--cool-down", bench->cool_down_s, "Seconds of rest between two runs")->check(CLI::Range(0, 3600))->capture_default_str();
-    command.add_option("--repetition-limit", bench->repetition_limit_s, "Seconds after which a repetition counts as hung")->check(CLI::Range(1, 86400))->capture_default_str();
-    command.add_option("--retries", bench->retries, "How often an unsteady arm is measured again")->check(CLI::Range(0, 10))->capture_default_str();
-    command.add_option("--spread-limit", bench->spread_reject, "(max - min) / median above which an arm is rejected")->check(CLI::PositiveNumber)->capture_default_str();
-    command.add_option("--prompt", bench->prompt, "Prompt of the greedy text that is compared between CPU and GPU")->capture_default_str();
-    command.add_option("--text-tolerance", bench->text_tolerance, "Share of that text that may come after the first difference")->check(CLI::Range(0.0, 1.0))->capture_default_str();
-    command.add_flag("--no-text-check", bench->no_text_check, "Do not compare texts");
-    command.add_option("--arg", bench->arguments, "A further word for the program, as --arg=-fa --arg=1")->expected(1)->allow_extra_args(false);
-    command.add_option("-o,--output", bench->output, "Folder for the results; default: bench-VM-DATE")->type_name("FOLDER");
+    CLI::App& command =
+        add("bench", "Measure llama-bench, a server or MLX-LM: stock, unlocked, on the guest's CPU and on this Mac", bench, &run_bench);
+    add_target(command, bench->target, global_.login, true);
+    add_options(command, *bench);
   }
 
   /// Commands that run a program; what it is stands behind "--" and is cut off before the options are read.
   void declare_programs() {
     auto run = std::make_shared<RunOptions>();
     CLI::App& run_command = add("run", "Run one program in the guest with the library in it: run VM -- CMD ARG...", run, &run_run);
-    add_target(run_command, run->target, global_, true);
+    add_target(run_command, run->target, global_.login, true);
     run_command.add_option("--profile", run->profile, "Profile name or file")->type_name("PROFILE")->capture_default_str();
     auto* stock = run_command.add_flag("--stock", run->stock, "Without the library, and without any of its variables");
     run_command.add_flag("--allow-stock", run->allow_stock, "Accept a program that did not get the library")->excludes(stock);
     run_command.add_flag("--force", run->force, "Try a program that the library cannot be injected into");
     run_command.add_flag("--inherit", run->inherit, "Children get the library too");
-    add_library(run_command, run->library);
-    run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")->type_name("NAME=VALUE")->expected(1)->allow_extra_args(false);
+    add_options(run_command, run->library);
+    run_command.add_option("--env", run->variables, "NAME=VALUE for the program; again for more")
+        ->type_name("NAME=VALUE")
+        ->expected(1)
+        ->allow_extra_args(false);
     run_command.add_option("--dir", run->folder, "Working directory in the guest");
     run_command.preparse_callback([this, run](std::size_t) {
       run->command = global_.command;
       run->terminal_type = environment("TERM").value_or("");
     });
     auto explain = std::make_shared<ExplainOptions>();
-    CLI::App& explain_command = add("explain", "Tell what an unlock would change for a program: explain VM -- CMD ARG..., or --trace FILE", explain, &run_explain);
-    add_target(explain_command, explain->target, global_, false);
+    CLI::App& explain_command =
+        add("explain", "Tell what an unlock would change for a program: explain VM -- CMD ARG..., or --trace FILE", explain, &run_explain);
+    add_target(explain_command, explain->target, global_.login, false);
     explain_command.add_option("--profile", explain->profile, "Profile name or file")->capture_default_str();
     explain_command.add_option("--trace", explain->trace, "A trace file of the library instead of a run");
     explain_command.add_option("--runtime", explain->runtime, "What the program is built on, where that is not seen");
-    explain_command.add_option("--env", explain->variables, "NAME=VALUE for the program; again for more")->expected(1)->allow_extra_args(false);
+    explain_command.add_option("--env", explain->variables, "NAME=VALUE for the program; again for more")
+        ->expected(1)
+        ->allow_extra_args(false);
     explain_command.add_option("--dir", explain->folder, "Working directory in the guest");
     explain_command.preparse_callback([this, explain](std::size_t) { explain->command = global_.command; });
     auto ablate = std::make_shared<AblateOptions>();
-    CLI::App& ablate_command = add("ablate", "Tell which lever matters here, host preference or library: ablate VM [-- CMD ARG...]", ablate, &run_ablate);
-    add_target(ablate_command, ablate->target, global_, true);
+    CLI::App& ablate_command =
+        add("ablate", "Tell which lever matters here, host preference or library: ablate VM [-- CMD ARG...]", ablate, &run_ablate);
+    add_target(ablate_command, ablate->target, global_.login, true);
     ablate_command.add_option("--profile", ablate->profile, "Profile name or file")->capture_default_str();
-    ablate_command.add_option("--env", ablate->variables, "NAME=VALUE for the command; again for more")->expected(1)->allow_extra_args(false);
+    ablate_command.add_option("--env", ablate->variables, "NAME=VALUE for the command; again for more")
+        ->expected(1)
+        ->allow_extra_args(false);
     ablate_command.add_option("--dir", ablate->folder, "Working directory in the guest");
     ablate_command.preparse_callback([this, ablate](std::size_t) { ablate->command = global_.command; });
   }
@@ -321,16 +291,18 @@ class Commands {
   /// What lumelift runs in a guest, and what that printed.
   void declare_agents() {
     auto agents = std::make_shared<AgentsOptions>();
-    CLI::App& agents_command = add("agents", "List, start, stop, restart, read or remove what lumelift runs in a guest", agents, &run_agents);
-    add_target(agents_command, agents->target, global_, true);
+    CLI::App& agents_command =
+        add("agents", "List, start, stop, restart, read or remove what lumelift runs in a guest", agents, &run_agents);
+    add_target(agents_command, agents->target, global_.login, true);
     agents_command.add_option("ACTION", agents->action, "list, start, stop, restart, rotate, logs or remove")
-        ->check(CLI::IsMember({"list", "start", "stop", "restart", "rotate", "logs", "remove"}))->capture_default_str();
+        ->check(CLI::IsMember({"list", "start", "stop", "restart", "rotate", "logs", "remove"}))
+        ->capture_default_str();
     agents_command.add_option("LABEL", agents->label, "Label of the agent");
     agents_command.add_flag("-f,--follow", agents->follow, "logs: go on until interrupted");
     agents_command.add_option("--since", agents->since, "logs: only what is younger than this: 90s, 15m, 2h, 3d");
     auto logs = std::make_shared<LogsOptions>();
     CLI::App& logs_command = add("logs", "Show what an agent printed", logs, &run_logs);
-    add_target(logs_command, logs->target, global_, true);
+    add_target(logs_command, logs->target, global_.login, true);
     logs_command.add_option("LABEL", logs->label, "Label of the agent")->required();
     logs_command.add_flag("-f,--follow", logs->follow, "Go on until interrupted");
     logs_command.add_option("--since", logs->since, "Only what is younger than this: 90s, 15m, 2h, 3d");
@@ -340,7 +312,9 @@ class Commands {
   void declare_evidence() {
     auto evidence = std::make_shared<EvidenceOptions>();
     CLI::App& evidence_command = add("evidence", "Pack, verify or post a bundle of raw benchmark outputs", evidence, &run_evidence);
-    evidence_command.add_option("ACTION", evidence->action, "pack, verify or issue")->required()->check(CLI::IsMember({"pack", "verify", "issue"}));
+    evidence_command.add_option("ACTION", evidence->action, "pack, verify or issue")
+        ->required()
+        ->check(CLI::IsMember({"pack", "verify", "issue"}));
     evidence_command.add_option("FOLDER", evidence->folder, "Raw outputs (pack), or the bundle")->required();
     evidence_command.add_option("BUNDLE", evidence->bundle, "The bundle to make (pack)");
     evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; may be repeated")->type_name("KEY=VALUE");
@@ -348,9 +322,12 @@ class Commands {
     evidence->local_host = environment("HOSTNAME").value_or("");
     auto compat = std::make_shared<CompatOptions>();
     CLI::App& compat_command = add("compat", "What was proven on this host: list, add BUNDLE, forget [WORKLOAD]", compat, &run_compat);
-    compat_command.add_option("ACTION", compat->action, "list, add or forget")->check(CLI::IsMember({"list", "add", "forget"}))->capture_default_str();
+    compat_command.add_option("ACTION", compat->action, "list, add or forget")
+        ->check(CLI::IsMember({"list", "add", "forget"}))
+        ->capture_default_str();
     compat_command.add_option_function<std::string>(
-        "ARGUMENT", [compat](const std::string& value) { compat->bundle = compat->workload = value; }, "Bundle to add, or workload to forget");
+        "ARGUMENT", [compat](const std::string& value) { compat->bundle = compat->workload = value; },
+        "Bundle to add, or workload to forget");
   }
 
   void declare_bug_report() {
@@ -364,7 +341,8 @@ class Commands {
       report->version = versions_json(LUMELIFT_VERSION);
       const SettingsFiles files = settings_files();
       report->settings = {files.project, files.user};
-      for (const char* name : {"LUMELIFT_STATE_DIR", "LUMELIFT_KIT_DIR", "LUMELIFT_TEMPLATES_DIR", "LUMELIFT_USER", "LUMELIFT_PORT", "LUMELIFT_KEY", "NO_COLOR", "PATH"}) {
+      for (const char* name : {"LUMELIFT_STATE_DIR", "LUMELIFT_KIT_DIR", "LUMELIFT_TEMPLATES_DIR", "LUMELIFT_USER", "LUMELIFT_PORT",
+                               "LUMELIFT_KEY", "NO_COLOR", "PATH"}) {
         report->variables.emplace_back(name, environment(name).value_or("not set"));
       }
     });
@@ -403,9 +381,13 @@ std::vector<std::string> cut_command(const CLI::App& app, int& argc, char** argv
       argc = i;
       return command;
     }
-    if (wanted || word.starts_with("-")) { continue; }
+    if (wanted || word.starts_with("-")) {
+      continue;
+    }
     wanted = word == "run" || word == "explain" || word == "ablate" || word == "complete";
-    if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) { break; }
+    if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) {
+      break;
+    }
   }
   return {};
 }
@@ -423,12 +405,20 @@ Console::Options console_options(const Global& global) {
 Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc, char** argv) {
   Error error(ErrorKind::usage, "usage", problem.what());
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) { names.push_back(command->get_name()); }
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    names.push_back(command->get_name());
+  }
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word.starts_with("-")) { continue; }
-    if (std::find(names.begin(), names.end(), word) != names.end()) { break; }
-    if (const auto meant = nearest(word, names)) { error.note(fmt::format("did you mean 'lumelift {}'?", *meant)); }
+    if (word.starts_with("-")) {
+      continue;
+    }
+    if (std::find(names.begin(), names.end(), word) != names.end()) {
+      break;
+    }
+    if (const auto meant = nearest(word, names)) {
+      error.note(fmt::format("did you mean 'lumelift {}'?", *meant));
+    }
     break;
   }
   return error.fix("see: lumelift --help");
@@ -447,7 +437,9 @@ int run(int argc, char** argv) {
       words.insert(words.end(), std::reverse_iterator(argv + argc), std::reverse_iterator(argv + 1));
       commands.app.parse(std::move(words));
     }
-    if (!commands.bare) { apply_settings(commands.app, settings_files()); }
+    if (!commands.bare) {
+      apply_settings(commands.app, settings_files());
+    }
   } catch (const CLI::CallForHelp&) {
     Console(console_options(global)).result(commands.app.help());
     return 0;
@@ -482,7 +474,8 @@ int run(int argc, char** argv) {
     console.say("interrupted; nothing was changed");
     return 130;
   } catch (const std::exception& fault) {
-    console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what())).fix("please report this with what `lumelift bug-report` gathers"));
+    console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what()))
+                      .fix("please report this with what `lumelift bug-report` gathers"));
     return exit_status(ErrorKind::failed);
   }
 }
