@@ -13,10 +13,13 @@ Lever joined(bool preference, bool library) {
 
 /// Compares along both axes of the square.
 template <class Member, class Differs>
-void judge(const std::vector<AblationArm>& arms, Member member, Differs differs, std::map<std::string, Lever>& out, std::vector<std::string>& incomplete) {
+void judge(const std::vector<AblationArm>& arms, Member member, Differs differs, std::map<std::string, Lever>& out,
+           std::vector<std::string>& incomplete) {
   std::set<std::string> names;
   for (const auto& arm : arms) {
-    for (const auto& [name, value] : arm.*member) { names.insert(name); }
+    for (const auto& [name, value] : arm.*member) {
+      names.insert(name);
+    }
   }
   for (const auto& name : names) {
     if (std::any_of(arms.begin(), arms.end(), [&](const AblationArm& arm) { return !(arm.*member).contains(name); })) {
@@ -44,8 +47,11 @@ std::string_view name_of(Lever lever) {
 
 Levers levers(const std::vector<AblationArm>& arms, double material) {
   Levers out;
-  judge(arms, &AblationArm::answers, [](const std::string& a, const std::string& b) { return a != b; }, out.answers, out.incomplete);
-  judge(arms, &AblationArm::figures, [&](double a, double b) { return std::max(a, b) > std::min(a, b) * (1 + material); }, out.figures, out.incomplete);
+  judge(
+      arms, &AblationArm::answers, [](const std::string& a, const std::string& b) { return a != b; }, out.answers, out.incomplete);
+  judge(
+      arms, &AblationArm::figures, [&](double a, double b) { return std::max(a, b) > std::min(a, b) * (1 + material); }, out.figures,
+      out.incomplete);
   return out;
 }
 

@@ -10,9 +10,9 @@ namespace lumelift {
 /// What one of the four combinations of host preference and library showed.
 struct AblationArm {
   bool preference = false, library = false;
-  std::map<std::string, std::string> answers;   ///< what the probe was told: "Apple family" → "5"; equal text, equal answer
-  std::map<std::string, double> figures;        ///< what the command achieved: "pp512" in tokens/s, "seconds"
-  std::string ending;                           ///< how the command ended; empty without one
+  std::map<std::string, std::string> answers;  ///< what the probe was told: "Apple family" → "5"; equal text, equal answer
+  std::map<std::string, double> figures;       ///< what the command achieved: "pp512" in tokens/s, "seconds"
+  std::string ending;                          ///< how the command ended; empty without one
   bool operator==(const AblationArm&) const = default;
 };
 
@@ -25,7 +25,7 @@ enum class Lever { neither, preference, library, both };
 /// order. Figures count as equal while the larger is less than `material` above the smaller (0.1: ten per cent). Pure.
 struct Levers {
   std::map<std::string, Lever> answers, figures;
-  std::vector<std::string> incomplete;          ///< shown by some arms only
+  std::vector<std::string> incomplete;  ///< shown by some arms only
 };
 [[nodiscard]] Levers levers(const std::vector<AblationArm>& arms, double material);
 

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t plist_cap = 256u << 10, receipt_cap = 64u << 10;
-constexpr int old_logs = 3;   // of each, beside the one in use
+constexpr int old_logs = 3;  // of each, beside the one in use
 constexpr const char* stop_command = "agents stop";
 
 std::string string_in(const PropertyDict& dict, std::string_view key) {
@@ -28,9 +28,13 @@ std::string string_in(const PropertyDict& dict, std::string_view key) {
 
 std::string library_state(GuestLink& link, const AgentSeen& seen) {
   for (const auto& [name, value] : seen.environment) {
-    if (name != "LUMELIFT_RECEIPT" || !value.starts_with('/')) { continue; }
+    if (name != "LUMELIFT_RECEIPT" || !value.starts_with('/')) {
+      continue;
+    }
     const auto receipt = parse_receipt(link.transfer().read(value, receipt_cap).value_or(""));
-    if (receipt && receipt->pid == *seen.pid && !receipt->outcome.empty()) { return receipt->outcome; }
+    if (receipt && receipt->pid == *seen.pid && !receipt->outcome.empty()) {
+      return receipt->outcome;
+    }
   }
   return "no receipt";
 }
@@ -58,21 +62,31 @@ SetAgent unloading(const InstalledAgent& agent) {
 std::optional<RunRecord> recorded_stop(const Operation& operation, const std::string& label) {
   std::optional<RunRecord> out;
   for (const auto& run : operation.journal->live_runs(operation.found.name)) {
-    if (run.command != stop_command) { continue; }
+    if (run.command != stop_command) {
+      continue;
+    }
     for (const auto& record : operation.journal->steps(run.id)) {
       const Step step = step_from_json(record.body);
       const auto* agent = std::get_if<SetAgent>(&step);
-      if (agent != nullptr && agent->label == label && record.state == StepState::done) { out = run; }
+      if (agent != nullptr && agent->label == label && record.state == StepState::done) {
+        out = run;
+      }
     }
   }
   return out;
 }
 
 void require_complete(const UndoReport& report, const std::string& label) {
-  if (report.complete()) { return; }
+  if (report.complete()) {
+    return;
+  }
   Error error(ErrorKind::incomplete, "agent-left", fmt::format("{} could not be brought to where it was", label));
-  for (const auto& line : report.kept) { error.note("left alone: " + line); }
-  for (const auto& line : report.failed) { error.note(line); }
+  for (const auto& line : report.kept) {
+    error.note("left alone: " + line);
+  }
+  for (const auto& line : report.failed) {
+    error.note(line);
+  }
   throw error;
 }
 
@@ -82,10 +96,14 @@ std::vector<InstalledAgent> installed_agents(const Journal& journal, const std::
   std::vector<InstalledAgent> out;
   for (const auto& run : journal.live_runs(vm)) {
     for (const auto& record : journal.steps(run.id)) {
-      if (record.state != StepState::done) { continue; }
+      if (record.state != StepState::done) {
+        continue;
+      }
       const Step step = step_from_json(record.body);
       const auto* agent = std::get_if<SetAgent>(&step);
-      if (agent == nullptr) { continue; }
+      if (agent == nullptr) {
+        continue;
+      }
       const auto known = std::find_if(out.begin(), out.end(), [&](const InstalledAgent& a) { return a.last.label == agent->label; });
       if (known == out.end()) {
         out.push_back({*agent});
@@ -100,24 +118,33 @@ std::vector<InstalledAgent> installed_agents(const Journal& journal, const std::
 InstalledAgent find_agent(const Journal& journal, const std::string& vm, const std::string& label) {
   std::vector<std::string> labels;
   for (const auto& agent : installed_agents(journal, vm)) {
-    if (agent.last.label == label) { return agent; }
+    if (agent.last.label == label) {
+      return agent;
+    }
     labels.push_back(agent.last.label);
   }
   Error error(ErrorKind::usage, "agent-unknown", fmt::format("lumelift installed no agent '{}' in '{}'", label, vm));
-  if (const auto meant = nearest(label, labels)) { error.note(fmt::format("did you mean '{}'?", *meant)); }
-  throw error.fix(labels.empty() ? fmt::format("install one: lumelift unlock {} --workload FILE", vm) : fmt::format("there are: {}", fmt::join(labels, ", ")));
+  if (const auto meant = nearest(label, labels)) {
+    error.note(fmt::format("did you mean '{}'?", *meant));
+  }
+  throw error.fix(labels.empty() ? fmt::format("install one: lumelift unlock {} --workload FILE", vm)
+                                 : fmt::format("there are: {}", fmt::join(labels, ", ")));
 }
 
 AgentNow look_at_agent(GuestLink& link, const InstalledAgent& agent) {
   AgentNow now{agent, link.guest().agent(agent.last.domain, agent.last.label), {}, {}, {}};
-  if (now.seen.pid) { now.library = library_state(link, now.seen); }
+  if (now.seen.pid) {
+    now.library = library_state(link, now.seen);
+  }
   try {
     const PropertyDict plist = parse_plist_xml(link.transfer().read(agent.last.plist, plist_cap).value_or(""));
     now.stdout_log = string_in(plist, "StandardOutPath");
     now.stderr_log = string_in(plist, "StandardErrorPath");
   } catch (const Error& error) {
     // Somebody changed or removed the plist: the rest can be told without it.
-    if (error.id() != "plist-unreadable") { throw; }
+    if (error.id() != "plist-unreadable") {
+      throw;
+    }
   }
   return now;
 }
@@ -126,9 +153,13 @@ Readiness recorded_readiness(const Journal& journal, const std::string& vm, cons
   Readiness out;
   for (const auto& run : journal.live_runs(vm)) {
     const json report = json::parse(run.summary, nullptr, false);
-    if (!report.is_object() || !report.contains("agents")) { continue; }
+    if (!report.is_object() || !report.contains("agents")) {
+      continue;
+    }
     for (const auto& agent : report["agents"]) {
-      if (agent.is_object() && agent.value("label", std::string()) == label) { out = readiness_from_json(agent.value("ready", json()).dump()); }
+      if (agent.is_object() && agent.value("label", std::string()) == label) {
+        out = readiness_from_json(agent.value("ready", json()).dump());
+      }
     }
   }
   return out;
@@ -138,19 +169,25 @@ std::vector<std::string> rotate_logs(GuestLink& link, const AgentNow& agent, con
   std::vector<std::string> out;
   for (const auto& path : {agent.stdout_log, agent.stderr_log}) {
     const bool again = !out.empty() && out.back() == path;
-    if (!again && path.starts_with(guest_root(home) + "/") && rotate_log(link.session(), path, least, old_logs)) { out.push_back(path); }
+    if (!again && path.starts_with(guest_root(home) + "/") && rotate_log(link.session(), path, least, old_logs)) {
+      out.push_back(path);
+    }
   }
   return out;
 }
 
 bool stop_agent(Operation& operation, const InstalledAgent& agent) {
-  if (!operation.link->guest().agent(agent.last.domain, agent.last.label).loaded) { return false; }
+  if (!operation.link->guest().agent(agent.last.domain, agent.last.label).loaded) {
+    return false;
+  }
   apply_step(operation, stop_command, unloading(agent));
   return true;
 }
 
 bool start_agent(Operation& operation, const InstalledAgent& agent) {
-  if (operation.link->guest().agent(agent.last.domain, agent.last.label).loaded) { return false; }
+  if (operation.link->guest().agent(agent.last.domain, agent.last.label).loaded) {
+    return false;
+  }
   if (const auto stop = recorded_stop(operation, agent.last.label)) {
     require_complete(operation.undo({*stop}, Restart::never), agent.last.label);
     return true;
@@ -163,7 +200,9 @@ bool start_agent(Operation& operation, const InstalledAgent& agent) {
 }
 
 void restart_agent(Operation& operation, const InstalledAgent& agent) {
-  if (start_agent(operation, agent)) { return; }
+  if (start_agent(operation, agent)) {
+    return;
+  }
   const RunId run = operation.journal->begin(operation.found.name, "agents restart");
   try {
     operation.engine->apply(run, {operation.found.name, {unloading(agent)}, {}});
@@ -176,7 +215,9 @@ void restart_agent(Operation& operation, const InstalledAgent& agent) {
 
 UndoReport remove_agent(Operation& operation, const InstalledAgent& agent) {
   const auto its_own = [&](const Step& step) {
-    if (const auto* set = std::get_if<SetAgent>(&step)) { return set->label == agent.last.label; }
+    if (const auto* set = std::get_if<SetAgent>(&step)) {
+      return set->label == agent.last.label;
+    }
     const auto* file = std::get_if<PutFile>(&step);
     return file != nullptr && file->path == agent.last.plist;
   };

@@ -10,7 +10,7 @@ namespace lumelift {
 
 /// An agent that lumelift installed in this VM, as the journal has it.
 struct InstalledAgent {
-  SetAgent last;          ///< the last step on it that is in force
+  SetAgent last;  ///< the last step on it that is in force
   [[nodiscard]] bool meant_to_run() const { return last.after == AgentState::loaded; }
 };
 [[nodiscard]] std::vector<InstalledAgent> installed_agents(const Journal& journal, const std::string& vm);
@@ -21,8 +21,8 @@ struct InstalledAgent {
 struct AgentNow {
   InstalledAgent installed;
   AgentSeen seen;
-  std::string library;                       ///< "active", "armed", "stock", "no receipt"; empty when it does not run
-  std::string stdout_log, stderr_log;        ///< from its plist in the guest; empty when that cannot be read
+  std::string library;                 ///< "active", "armed", "stock", "no receipt"; empty when it does not run
+  std::string stdout_log, stderr_log;  ///< from its plist in the guest; empty when that cannot be read
 };
 [[nodiscard]] AgentNow look_at_agent(GuestLink& link, const InstalledAgent& agent);
 

@@ -51,11 +51,10 @@ std::optional<Role> role_in_part(std::string_view part) {
 }
 
 std::optional<Role> role_in_evidence(const Arm& arm) {
-  const bool no_devices =
-      !arm.rows.empty() && std::all_of(arm.rows.begin(), arm.rows.end(), [](const Row& row) {
-        const auto devices = row.settings.find("devices");
-        return devices != row.settings.end() && devices->second == "\"none\"";
-      });
+  const bool no_devices = !arm.rows.empty() && std::all_of(arm.rows.begin(), arm.rows.end(), [](const Row& row) {
+    const auto devices = row.settings.find("devices");
+    return devices != row.settings.end() && devices->second == "\"none\"";
+  });
   if (no_devices) return Role::cpu;
   if (arm.banner && arm.banner->present()) {
     if (arm.banner->device.find("Paravirtual") == std::string::npos) return Role::host;
@@ -141,8 +140,10 @@ void load_folder(const fs::path& folder, LoadedArms& loaded) {
   work();
   for (auto& helper : helpers) helper.get();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (arms[i]) loaded.arms.push_back(std::move(*arms[i]));
-    else loaded.skipped.push_back(sources[i]);
+    if (arms[i])
+      loaded.arms.push_back(std::move(*arms[i]));
+    else
+      loaded.skipped.push_back(sources[i]);
   }
 }
 

@@ -26,9 +26,10 @@ struct LoadedArms {
 
 /// Reads all inputs; folders with everything below them (`.json`, `.jsonl`; symbolic links are not followed). Beside NAME.json
 /// are read, where they exist, NAME.stderr (the banner), NAME.status (the exit status of the run, one number),
-/// NAME.refused (why whoever measured does not want it used) and NAME.receipt.json (of the library). Sources are named relative to the folder given. The role comes from the user, else from words in the file name and its folders ("host",
-/// "stock", "unlocked", "shim", "hooked", "cpu"), else from the banner and the settings. Damage in a file makes a refused arm.
-/// Throws Error "file-unreadable" (usage) for an input that is not there, "no-benchmark" for a named file that is none.
+/// NAME.refused (why whoever measured does not want it used) and NAME.receipt.json (of the library). Sources are named relative to the
+/// folder given. The role comes from the user, else from words in the file name and its folders ("host", "stock", "unlocked", "shim",
+/// "hooked", "cpu"), else from the banner and the settings. Damage in a file makes a refused arm. Throws Error "file-unreadable" (usage)
+/// for an input that is not there, "no-benchmark" for a named file that is none.
 [[nodiscard]] LoadedArms load_arms(const std::vector<ArmInput>& inputs);
 
 /// The role that the words of a path stand for: nothing without such a word, Role::unknown where they contradict.

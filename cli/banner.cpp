@@ -79,28 +79,29 @@ void read_working_set(std::string_view line, Banner& banner) {
   banner.working_set_mb = static_cast<double>(whole) + fraction;
 }
 
-const char* yes_no(const std::optional<bool>& flag) { return flag ? (*flag ? "yes" : "no") : "?"; }
+const char* yes_no(const std::optional<bool>& flag) {
+  return flag ? (*flag ? "yes" : "no") : "?";
+}
 
 }  // namespace
 
 bool Banner::fast_path() const {
-  return apple.value_or(0) >= 1007 && simdgroup_reduction.value_or(false) && simdgroup_matrix.value_or(false) &&
-         bfloat.value_or(false);
+  return apple.value_or(0) >= 1007 && simdgroup_reduction.value_or(false) && simdgroup_matrix.value_or(false) && bfloat.value_or(false);
 }
 
 bool Banner::same_answers(const Banner& other) const {
-  return apple == other.apple && common == other.common && metal == other.metal &&
-         simdgroup_reduction == other.simdgroup_reduction && simdgroup_matrix == other.simdgroup_matrix &&
-         bfloat == other.bfloat;
+  return apple == other.apple && common == other.common && metal == other.metal && simdgroup_reduction == other.simdgroup_reduction &&
+         simdgroup_matrix == other.simdgroup_matrix && bfloat == other.bfloat;
 }
 
-bool Banner::over_broad() const { return apple.value_or(0) > 1010 || common.value_or(0) > 3003; }
+bool Banner::over_broad() const {
+  return apple.value_or(0) > 1010 || common.value_or(0) > 3003;
+}
 
 std::string Banner::summary() const {
   std::string text = apple ? fmt::format("Apple{}", *apple - 1000) : "no Apple family";
   if (metal) text += fmt::format(", Metal{}", *metal - 4998);
-  return text + fmt::format(", reduction {}, matrix {}, bfloat {}", yes_no(simdgroup_reduction),
-                            yes_no(simdgroup_matrix), yes_no(bfloat));
+  return text + fmt::format(", reduction {}, matrix {}, bfloat {}", yes_no(simdgroup_reduction), yes_no(simdgroup_matrix), yes_no(bfloat));
 }
 
 Banner parse_banner(std::string_view stderr_text) {

@@ -9,15 +9,15 @@ namespace lumelift {
 /// What ggml's Metal backend wrote to standard error when it met the device: the only place where a stock and an unlocked
 /// run of the same binary differ by more than speed. A field is absent where the line was absent. A plain value.
 struct Banner {
-  std::string device;                      ///< "Apple M1 Ultra", "Apple Paravirtual device"
-  std::optional<int> apple;                ///< highest Apple family, 1007 for Apple7
-  std::optional<int> common;               ///< highest Common family
-  std::optional<int> metal;                ///< highest Metal family; absent when Metal3 is refused
+  std::string device;         ///< "Apple M1 Ultra", "Apple Paravirtual device"
+  std::optional<int> apple;   ///< highest Apple family, 1007 for Apple7
+  std::optional<int> common;  ///< highest Common family
+  std::optional<int> metal;   ///< highest Metal family; absent when Metal3 is refused
   std::optional<bool> simdgroup_reduction;
   std::optional<bool> simdgroup_matrix;
   std::optional<bool> bfloat;
-  std::optional<double> working_set_mb;    ///< decimal megabytes
-  bool debug_build = false;                ///< the binary says that asserts or debugging are compiled in
+  std::optional<double> working_set_mb;  ///< decimal megabytes
+  bool debug_build = false;              ///< the binary says that asserts or debugging are compiled in
 
   bool operator==(const Banner&) const = default;
 

@@ -12,20 +12,22 @@ namespace lumelift {
 
 /// What is measured: a program that ends by itself, or a server that is asked over HTTP.
 enum class Subject { llama_bench, mlx, llama_server, ollama };
-[[nodiscard]] inline bool is_server(Subject subject) { return subject == Subject::llama_server || subject == Subject::ollama; }
+[[nodiscard]] inline bool is_server(Subject subject) {
+  return subject == Subject::llama_server || subject == Subject::ollama;
+}
 /// "llama.cpp", "MLX-LM", "llama-server", "Ollama": what the reports call it.
 [[nodiscard]] std::string_view subject_name(Subject subject);
 
 /// What is measured and in what order. Valid once `check_bench` let it pass. A plain value.
 struct BenchSettings {
   Subject subject = Subject::llama_bench;
-  int port = 0;                    ///< on which a server listens in the guest
+  int port = 0;                                      ///< on which a server listens in the guest
   std::string prompts = "512", generations = "128";  ///< llama-bench's -p and -n: whole numbers with commas; "0" for none
-  int repetitions = 10;            ///< of each test and arm, over all rounds
-  int rounds = 2;                  ///< each arm's repetitions are spread over so many runs
-  bool arm_by_arm = false;         ///< true: a a b b, one arm after another; false: a b a b
-  bool warm_up = true;             ///< llama-bench's own, before each test
-  std::vector<std::string> extra;  ///< further words for the program, the same for every arm
+  int repetitions = 10;                              ///< of each test and arm, over all rounds
+  int rounds = 2;                                    ///< each arm's repetitions are spread over so many runs
+  bool arm_by_arm = false;                           ///< true: a a b b, one arm after another; false: a b a b
+  bool warm_up = true;                               ///< llama-bench's own, before each test
+  std::vector<std::string> extra;                    ///< further words for the program, the same for every arm
 };
 
 /// Throws Error "bench-settings" (usage): numbers that are none, nothing to measure, or a word in `extra` that would decide
@@ -38,7 +40,7 @@ void check_bench(const BenchSettings& settings);
 /// One start of what is measured.
 struct BenchRun {
   Role role = Role::stock;
-  int round = 1;         ///< from 1
+  int round = 1;  ///< from 1
   int repetitions = 1;
   [[nodiscard]] std::string name() const;  ///< "stock-1": its files are stock-1.json, stock-1.stderr, stock-1.status …
   bool operator==(const BenchRun&) const = default;
@@ -58,7 +60,8 @@ struct BenchRun {
 [[nodiscard]] int test_count(const BenchSettings& settings);
 
 /// The words for a short text that depends on nothing but model and arithmetic: llama-cli's, or those of the MLX-LM harness.
-[[nodiscard]] std::vector<std::string> text_words(Subject subject, const std::string& model, const std::string& prompt, int tokens, Role role);
+[[nodiscard]] std::vector<std::string> text_words(Subject subject, const std::string& model, const std::string& prompt, int tokens,
+                                                  Role role);
 
 /// Two greedy continuations, compared word by word.
 struct Agreement {

@@ -28,56 +28,76 @@ std::vector<fs::path> former(const fs::path& parent, const std::string& start) {
   std::error_code fault;
   for (const auto& entry : fs::directory_iterator(parent, fault)) {
     const auto name = entry.path().filename().string();
-    if (name.starts_with(start) && entry.is_directory(fault)) { found.emplace_back(entry.last_write_time(fault), entry.path()); }
+    if (name.starts_with(start) && entry.is_directory(fault)) {
+      found.emplace_back(entry.last_write_time(fault), entry.path());
+    }
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> paths;
-  for (auto& [time, path] : found) { paths.push_back(std::move(path)); }
+  for (auto& [time, path] : found) {
+    paths.push_back(std::move(path));
+  }
   return paths;
 }
 
 void make(const fs::path& path) {
   std::error_code fault;
   fs::create_directories(path, fault);
-  if (fault) { throw Error(ErrorKind::usage, "file-unwritable", fmt::format("'{}' cannot be made: {}", path.string(), fault.message())); }
+  if (fault) {
+    throw Error(ErrorKind::usage, "file-unwritable", fmt::format("'{}' cannot be made: {}", path.string(), fault.message()));
+  }
 }
 
 }  // namespace
 
-BenchFolder BenchFolder::open(const std::optional<fs::path>& given, const fs::path& parent, const std::string& vm, const std::string& parameters) {
+BenchFolder BenchFolder::open(const std::optional<fs::path>& given, const fs::path& parent, const std::string& vm,
+                              const std::string& parameters) {
   if (given) {
     const auto there = content(*given / parameters_name);
     std::error_code fault;
     if ((there && *there != parameters) || (!there && fs::exists(*given, fault) && !fs::is_empty(*given, fault))) {
-      throw Error(ErrorKind::usage, "bench-folder-taken",
-                  fmt::format("'{}' holds {}", given->string(), there ? "a benchmark with other parameters, files or builds" : "something else"))
+      throw Error(
+          ErrorKind::usage, "bench-folder-taken",
+          fmt::format("'{}' holds {}", given->string(), there ? "a benchmark with other parameters, files or builds" : "something else"))
           .fix("name another folder with --output");
     }
     make(*given);
     BenchFolder folder(*given, there.has_value());
-    if (!there) { folder.write(parameters_name, parameters); }
+    if (!there) {
+      folder.write(parameters_name, parameters);
+    }
     return folder;
   }
   for (const auto& path : former(parent, "bench-" + vm + "-")) {
-    if (content(path / parameters_name) == parameters && !content(path / finished_name)) { return {path, true}; }
+    if (content(path / parameters_name) == parameters && !content(path / finished_name)) {
+      return {path, true};
+    }
   }
   const std::string plain = fmt::format("bench-{}-{}", vm, sys::iso_utc(sys::wall_seconds()).substr(0, 10));
   fs::path path = parent / plain;
-  for (int n = 2; fs::exists(path); ++n) { path = parent / fmt::format("{}-{}", plain, n); }
+  for (int n = 2; fs::exists(path); ++n) {
+    path = parent / fmt::format("{}-{}", plain, n);
+  }
   make(path);
   BenchFolder folder(path, false);
   folder.write(parameters_name, parameters);
   return folder;
 }
 
-void BenchFolder::write(const std::string& name, std::string_view text) const { sys::write_file(path_ / name, text, 0644); }
+void BenchFolder::write(const std::string& name, std::string_view text) const {
+  sys::write_file(path_ / name, text, 0644);
+}
 
-std::optional<std::string> BenchFolder::read(const std::string& name) const { return content(path_ / name); }
+std::optional<std::string> BenchFolder::read(const std::string& name) const {
+  return content(path_ / name);
+}
 
 std::optional<Arm> BenchFolder::arm(const BenchRun& run) const {
   const auto name = run.name();
   const auto status = read(name + ".status");
-  if (!status) { return std::nullopt; }
+  if (!status) {
+    return std::nullopt;
+  }
   const auto text = read(name + ".json").value_or("");
   auto arm = parse_arm(text, name + ".json");
   if (!arm) {
@@ -98,7 +118,9 @@ void BenchFolder::set_aside(const BenchRun& run) const {
   int attempt = 1;
   std::error_code fault;
   const auto kept = [&](const char* suffix) { return path_ / fmt::format("{}{}.rejected-{}", run.name(), suffix, attempt); };
-  while (fs::exists(kept(".status"), fault)) { ++attempt; }
+  while (fs::exists(kept(".status"), fault)) {
+    ++attempt;
+  }
   // The status goes first: without it the run counts as not made, whatever else is there.
   for (const char* suffix : {".status", ".json", ".stderr", ".refused", ".receipt.json", ".conditions.json"}) {
     fs::rename(path_ / (run.name() + suffix), kept(suffix), fault);

@@ -24,11 +24,12 @@ struct ServerQuestion {
 /// Asks a running server of the guest as a run of llama-bench would measure: a warm-up, then the repetitions, each with a prompt
 /// of its own; the rates are in its own replies. Returns the JSON object that parse_arm() reads: the replies' figures as they came,
 /// version, model and parameters. `limit` is for one reply. Throws Error "bench-server" (what it answered), and what http() throws.
-[[nodiscard]] std::string ask_server(Session& session, const BenchSettings& settings, const BenchRun& run, const std::string& model, sys::Milliseconds limit);
+[[nodiscard]] std::string ask_server(Session& session, const BenchSettings& settings, const BenchRun& run, const std::string& model,
+                                     sys::Milliseconds limit);
 
 /// The text that it continues `prompt` with. Throws likewise.
-[[nodiscard]] std::string ask_server_text(Session& session, const BenchSettings& settings, Role role, const std::string& model, const std::string& prompt, int tokens,
-                                          sys::Milliseconds limit);
+[[nodiscard]] std::string ask_server_text(Session& session, const BenchSettings& settings, Role role, const std::string& model,
+                                          const std::string& prompt, int tokens, sys::Milliseconds limit);
 
 /// Starts a server of the guest, waits until it is ready, lets `ask` ask it, and ends it. `out` is what `ask` returned; what the
 /// server printed is in `err`. A server that ends too early, or does not answer within `limit`, is a defect of the run. Throws

@@ -24,7 +24,9 @@ std::string take_receipts(Session& session, const std::string& start) {
 Launch BenchStarter::launch(std::vector<std::string> program, const std::vector<std::string>& words) const {
   program.insert(program.end(), words.begin(), words.end());
   Launch made{std::move(program), {}, place_.folder};
-  if (settings_.subject == Subject::ollama) { made.environment.emplace_back("OLLAMA_HOST", fmt::format("127.0.0.1:{}", settings_.port)); }
+  if (settings_.subject == Subject::ollama) {
+    made.environment.emplace_back("OLLAMA_HOST", fmt::format("127.0.0.1:{}", settings_.port));
+  }
   return made;
 }
 
@@ -44,7 +46,9 @@ Started BenchStarter::start(Role role, Launch launch, const std::function<Watche
   environment.emplace_back("DYLD_INSERT_LIBRARIES", place_.goal.library);
   environment.insert(environment.end(), policy.begin(), policy.end());
   environment.emplace_back("LUMELIFT_RECEIPT", path);
-  if (!whole_tree) { environment.emplace_back("LUMELIFT_INHERIT", "0"); }
+  if (!whole_tree) {
+    environment.emplace_back("LUMELIFT_INHERIT", "0");
+  }
   started.ran = run(started.launch);
   if (whole_tree) {
     started.receipt = take_receipts(link_.session(), token);
@@ -54,7 +58,9 @@ Started BenchStarter::start(Role role, Launch launch, const std::function<Watche
     link_.guest().remove_file(path);
     started.why = receipt_defect(started.receipt, started.ran.pid);
   }
-  if (!started.ran.defect.empty()) { started.why = started.ran.defect; }
+  if (!started.ran.defect.empty()) {
+    started.why = started.ran.defect;
+  }
   return started;
 }
 
@@ -63,7 +69,8 @@ Started BenchStarter::measure(const BenchRun& run) {
   Session& session = link_.session();
   if (is_server(settings_.subject)) {
     return start(run.role, std::move(made), [&](const Launch& what) {
-      return run_served(session, what, settings_, repetition_, [&] { return ask_server(session, settings_, run, place_.model, repetition_); });
+      return run_served(session, what, settings_, repetition_,
+                        [&] { return ask_server(session, settings_, run, place_.model, repetition_); });
     });
   }
   // What prints only at its end may be silent for all of it.
@@ -76,12 +83,14 @@ Started BenchStarter::write_text(Role role, const std::string& prompt, int token
   if (is_server(settings_.subject)) {
     const BenchRun run{role, 1, 1};
     return start(role, launch(place_.program(), bench_words(settings_, run, place_.model)), [&](const Launch& what) {
-      return run_served(session, what, settings_, repetition_, [&] { return ask_server_text(session, settings_, role, place_.model, prompt, tokens, repetition_); });
+      return run_served(session, what, settings_, repetition_,
+                        [&] { return ask_server_text(session, settings_, role, place_.model, prompt, tokens, repetition_); });
     });
   }
   const auto words = text_words(settings_.subject, place_.model, prompt, tokens, role);
   // One token is never slower than one repetition; loading and prompt come first.
-  return start(role, launch(place_.text_program(), words), [&](const Launch& what) { return run_watched(session, what, {.silence = repetition_ * 2}); });
+  return start(role, launch(place_.text_program(), words),
+               [&](const Launch& what) { return run_watched(session, what, {.silence = repetition_ * 2}); });
 }
 
 }  // namespace lumelift

@@ -20,7 +20,8 @@ struct Started {
 /// guest again. Blocks as long as the program runs.
 class BenchStarter {
  public:
-  BenchStarter(GuestLink& link, const BenchSettings& settings, const Profile& profile, const BenchPlace& place, sys::Milliseconds repetition)
+  BenchStarter(GuestLink& link, const BenchSettings& settings, const Profile& profile, const BenchPlace& place,
+               sys::Milliseconds repetition)
       : link_(link), settings_(settings), profile_(profile), place_(place), repetition_(repetition) {}
 
   /// One run of a guest arm.

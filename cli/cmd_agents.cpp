@@ -16,18 +16,26 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds answer{15'000}, proof_limit{20'000};
-constexpr std::uint64_t rotate_from = 8u << 20;   // bytes of a log that is rotated before a start
+constexpr std::uint64_t rotate_from = 8u << 20;  // bytes of a log that is rotated before a start
 
 std::string state_of(const AgentNow& agent) {
-  if (agent.seen.pid) { return "running"; }
-  if (agent.seen.loaded) { return "loaded, not running"; }
+  if (agent.seen.pid) {
+    return "running";
+  }
+  if (agent.seen.loaded) {
+    return "loaded, not running";
+  }
   return agent.installed.meant_to_run() ? "not loaded" : "stopped";
 }
 
 json json_of(const AgentNow& agent) {
-  return {{"label", agent.installed.last.label}, {"domain", agent.installed.last.domain}, {"plist", agent.installed.last.plist},
-          {"state", state_of(agent)}, {"expected", agent.installed.meant_to_run()},
-          {"pid", agent.seen.pid ? json(*agent.seen.pid) : json()}, {"runs", agent.seen.runs},
+  return {{"label", agent.installed.last.label},
+          {"domain", agent.installed.last.domain},
+          {"plist", agent.installed.last.plist},
+          {"state", state_of(agent)},
+          {"expected", agent.installed.meant_to_run()},
+          {"pid", agent.seen.pid ? json(*agent.seen.pid) : json()},
+          {"runs", agent.seen.runs},
           {"last_exit", agent.seen.last_exit ? json(*agent.seen.last_exit) : json()},
           {"library", agent.library.empty() ? json() : json(agent.library)},
           {"logs", {{"stdout", agent.stdout_log}, {"stderr", agent.stderr_log}}}};
@@ -37,7 +45,8 @@ std::string text_of(const Console& console, const std::vector<AgentNow>& agents)
   std::vector<std::vector<std::string>> rows = {{"LABEL", "DOMAIN", "STATE", "PID", "LAST EXIT", "LIBRARY", "LOG"}};
   for (const auto& agent : agents) {
     const bool good = agent.seen.pid.has_value() == agent.installed.meant_to_run();
-    rows.push_back({cleaned(agent.installed.last.label), cleaned(agent.installed.last.domain), console.styled(state_of(agent), good ? Style::good : Style::bad),
+    rows.push_back({cleaned(agent.installed.last.label), cleaned(agent.installed.last.domain),
+                    console.styled(state_of(agent), good ? Style::good : Style::bad),
                     agent.seen.pid ? std::to_string(*agent.seen.pid) : "–", cleaned(agent.seen.last_exit_text, 60),
                     agent.library.empty() ? "–" : cleaned(agent.library, 40), cleaned(agent.stderr_log)});
   }
@@ -55,13 +64,16 @@ GuestGoal::Agent goal_of(Operation& operation, const AgentNow& now) {
   goal.stderr_log = now.stderr_log;
   goal.ready = recorded_readiness(*operation.journal, operation.found.name, last.label);
   for (const auto& [name, value] : now.seen.environment) {
-    if (name == "LUMELIFT_RECEIPT") { goal.receipt = value; }
+    if (name == "LUMELIFT_RECEIPT") {
+      goal.receipt = value;
+    }
   }
   return goal;
 }
 
 std::string inserted_library(const AgentSeen& seen) {
-  const auto found = std::find_if(seen.environment.begin(), seen.environment.end(), [](const auto& v) { return v.first == "DYLD_INSERT_LIBRARIES"; });
+  const auto found =
+      std::find_if(seen.environment.begin(), seen.environment.end(), [](const auto& v) { return v.first == "DYLD_INSERT_LIBRARIES"; });
   return found == seen.environment.end() ? std::string() : found->second;
 }
 
@@ -85,8 +97,11 @@ bool bring_up(Operation& operation, const InstalledAgent& agent, bool again) {
   const bool receipts = proven_by(operation.journal->live_runs(operation.found.name)).receipts;
   const AgentProof proof = receipts ? prove_agent(link.guest(), link.transfer(), goal, AgentGlimpse{now.seen, {}}, deadline)
                                     : prove_agent_by_mapping(link.session(), link.transfer(), goal, inserted_library(now.seen), deadline);
-  operation.context.console.step("agent", fmt::format("{} runs as pid {}, library {}", cleaned(goal.label), proof.pid, name_of(proof.library)));
-  if (const auto how = await_ready(link, goal, proof.pid, changed ? marks : LogMarks{})) { operation.context.console.step("ready", goal.label + ": " + *how); }
+  operation.context.console.step("agent",
+                                 fmt::format("{} runs as pid {}, library {}", cleaned(goal.label), proof.pid, name_of(proof.library)));
+  if (const auto how = await_ready(link, goal, proof.pid, changed ? marks : LogMarks{})) {
+    operation.context.console.step("ready", goal.label + ": " + *how);
+  }
   return changed;
 }
 
@@ -94,7 +109,9 @@ bool rotate(Operation& operation, const InstalledAgent& agent) {
   GuestLink& link = *operation.link;
   const AgentNow now = look_at_agent(link, agent);
   const auto paths = rotate_logs(link, now, link.guest().facts(Deadline::in(answer)).home, 1);
-  for (const auto& path : paths) { operation.context.console.step("log", "rotated " + cleaned(path)); }
+  for (const auto& path : paths) {
+    operation.context.console.step("log", "rotated " + cleaned(path));
+  }
   return !paths.empty();
 }
 
@@ -107,10 +124,13 @@ int list(Context& context, const AgentsOptions& options) {
   }
   if (context.console.json()) {
     json all = {{"schema", 1}, {"vm", operation.found.name}, {"agents", json::array()}};
-    for (const auto& agent : agents) { all["agents"].push_back(json_of(agent)); }
+    for (const auto& agent : agents) {
+      all["agents"].push_back(json_of(agent));
+    }
     context.console.result_json(all.dump(-1, ' ', false, json::error_handler_t::replace));
   } else if (agents.empty()) {
-    context.console.result(fmt::format("{} has no agents of lumelift. To install one: lumelift unlock {} --workload FILE", operation.found.name, operation.found.name));
+    context.console.result(fmt::format("{} has no agents of lumelift. To install one: lumelift unlock {} --workload FILE",
+                                       operation.found.name, operation.found.name));
   } else {
     context.console.result(text_of(context.console, agents));
   }
@@ -120,10 +140,15 @@ int list(Context& context, const AgentsOptions& options) {
 }  // namespace
 
 int run_agents(Context& context, const AgentsOptions& options) {
-  if (options.action == "logs") { return run_logs(context, {options.target, options.label, options.follow, options.since}); }
-  if (options.action == "list") { return list(context, options); }
+  if (options.action == "logs") {
+    return run_logs(context, {options.target, options.label, options.follow, options.since});
+  }
+  if (options.action == "list") {
+    return list(context, options);
+  }
   if (options.label.empty()) {
-    throw Error(ErrorKind::usage, "label-missing", fmt::format("which agent is to {}?", options.action)).fix(fmt::format("see: lumelift agents {}", options.target.vm));
+    throw Error(ErrorKind::usage, "label-missing", fmt::format("which agent is to {}?", options.action))
+        .fix(fmt::format("see: lumelift agents {}", options.target.vm));
   }
   Operation operation(context, options.target, "agents", Operation::Touch::world);
   operation.finish_former();
@@ -136,21 +161,30 @@ int run_agents(Context& context, const AgentsOptions& options) {
     changed = rotate(operation, agent);
   } else if (options.action == "remove") {
     const UndoReport report = remove_agent(operation, agent);
-    for (const auto& line : report.kept) { context.console.warn("left alone: " + line); }
-    for (const auto& line : report.failed) { context.console.warn("could not be undone: " + line); }
-    if (!report.complete()) { return exit_status(ErrorKind::incomplete); }
+    for (const auto& line : report.kept) {
+      context.console.warn("left alone: " + line);
+    }
+    for (const auto& line : report.failed) {
+      context.console.warn("could not be undone: " + line);
+    }
+    if (!report.complete()) {
+      return exit_status(ErrorKind::incomplete);
+    }
   } else {
     changed = bring_up(operation, agent, options.action == "restart");
   }
   if (context.console.json()) {
     const AgentNow now = look_at_agent(*operation.link, agent);
-    context.console.result_json(json({{"schema", 1}, {"vm", operation.found.name}, {"action", options.action}, {"changed", changed}, {"agent", json_of(now)}})
-                                    .dump(-1, ' ', false, json::error_handler_t::replace));
+    context.console.result_json(
+        json({{"schema", 1}, {"vm", operation.found.name}, {"action", options.action}, {"changed", changed}, {"agent", json_of(now)}})
+            .dump(-1, ' ', false, json::error_handler_t::replace));
     return 0;
   }
-  const std::map<std::string, std::string> words = {{"start", "started"}, {"stop", "stopped"}, {"restart", "restarted"}, {"remove", "removed"}, {"rotate", "rotated"}};
+  const std::map<std::string, std::string> words = {
+      {"start", "started"}, {"stop", "stopped"}, {"restart", "restarted"}, {"remove", "removed"}, {"rotate", "rotated"}};
   const std::string& done = words.at(options.action);
-  context.console.result(changed ? fmt::format("{} {}.", cleaned(options.label), done) : fmt::format("{} is {} already; nothing to change.", cleaned(options.label), done));
+  context.console.result(changed ? fmt::format("{} {}.", cleaned(options.label), done)
+                                 : fmt::format("{} is {} already; nothing to change.", cleaned(options.label), done));
   return 0;
 }
 

@@ -59,8 +59,8 @@ int run_bug_report(Context& context, const BugReportOptions& options) {
   sanitiser.learn(text);
   sys::write_file(options.output, sanitiser.clean(cleaned(text, 4 * part_cap)), 0600);
   if (context.console.json()) {
-    context.console.result_json(nlohmann::json{{"report", options.output.string()}}.dump(
-        -1, ' ', false, nlohmann::json::error_handler_t::replace));
+    context.console.result_json(
+        nlohmann::json{{"report", options.output.string()}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     context.console.result(
         fmt::format("{} is written. User and host names, folders and addresses are taken out; names of VMs stay. "

@@ -34,14 +34,19 @@ int list(Context& context) {
     auto rows = ordered_json::array();
     for (const auto& record : book.records()) {
       const auto& key = record.key;
-      rows.push_back({{"chip", key.chip}, {"host_build", key.host_build}, {"guest_os", key.guest_os},
-                      {"guest_build", key.guest_build}, {"library_sha256", key.library_sha256}, {"profile", key.profile},
-                      {"workload", key.workload}, {"outcome", outcome_text(record.outcome)},
-                      {"stale", CompatBook::stale(record, now)}, {"proof", record.proof},
+      rows.push_back({{"chip", key.chip},
+                      {"host_build", key.host_build},
+                      {"guest_os", key.guest_os},
+                      {"guest_build", key.guest_build},
+                      {"library_sha256", key.library_sha256},
+                      {"profile", key.profile},
+                      {"workload", key.workload},
+                      {"outcome", outcome_text(record.outcome)},
+                      {"stale", CompatBook::stale(record, now)},
+                      {"proof", record.proof},
                       {"recorded", sys::iso_utc(record.recorded_at)}});
     }
-    context.console.result_json(
-        ordered_json{{"records", rows}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    context.console.result_json(ordered_json{{"records", rows}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     return 0;
   }
   if (book.records().empty()) {
@@ -52,8 +57,8 @@ int list(Context& context) {
   std::vector<std::vector<std::string>> rows{{"WORKLOAD", "PROFILE", "CHIP", "HOST", "GUEST", "LIBRARY", "OUTCOME", "RECORDED"}};
   for (const auto& record : book.records()) {
     const auto& key = record.key;
-    rows.push_back({key.workload.empty() ? "probe" : cleaned(key.workload), shown(key.profile), shown(key.chip),
-                    shown(key.host_build), shown(key.guest_os) + (key.guest_build.empty() ? "" : " " + cleaned(key.guest_build)),
+    rows.push_back({key.workload.empty() ? "probe" : cleaned(key.workload), shown(key.profile), shown(key.chip), shown(key.host_build),
+                    shown(key.guest_os) + (key.guest_build.empty() ? "" : " " + cleaned(key.guest_build)),
                     shown(key.library_sha256.substr(0, 12)),
                     std::string(outcome_text(record.outcome)) + (CompatBook::stale(record, now) ? ", stale" : ""),
                     sys::iso_utc(record.recorded_at).substr(0, 10)});
@@ -65,7 +70,8 @@ int list(Context& context) {
 int add(Context& context, const CompatOptions& options) {
   const auto verification = verify_evidence(options.bundle);
   if (!verification.problems.empty()) {
-    Error error(ErrorKind::unproven, "evidence-unverified", fmt::format("'{}' does not verify; nothing was recorded", options.bundle.string()));
+    Error error(ErrorKind::unproven, "evidence-unverified",
+                fmt::format("'{}' does not verify; nothing was recorded", options.bundle.string()));
     for (const auto& problem : verification.problems) error.note(problem);
     throw std::move(error.fix("lumelift evidence verify says what is wrong"));
   }
@@ -77,8 +83,13 @@ int add(Context& context, const CompatOptions& options) {
         .fix("only what was measured on this host is recorded here");
   }
   const auto proof = sys::sha256_file(options.bundle / "SHA256SUMS");
-  const CompatKey base{environment.get("chip"), environment.get("host_build"), environment.get("guest_os"), environment.get("guest_build"),
-                       environment.get("library_sha256"), environment.get("profile"), {}};
+  const CompatKey base{environment.get("chip"),
+                       environment.get("host_build"),
+                       environment.get("guest_os"),
+                       environment.get("guest_build"),
+                       environment.get("library_sha256"),
+                       environment.get("profile"),
+                       {}};
   std::string text;
   for (const auto& record : compat_records(verification.bundle.report, base, proof, sys::wall_seconds())) {
     CompatBook::add(context.state_dir, record);
@@ -99,8 +110,10 @@ int run_compat(Context& context, const CompatOptions& options) {
   if (options.action == "add") return add(context, options);
   if (options.action == "forget") {
     const auto count = CompatBook::forget(context.state_dir, options.workload);
-    if (context.console.json()) context.console.result_json(ordered_json{{"forgotten", count}}.dump());
-    else context.console.result(fmt::format("{} {} forgotten\n", count, count == 1 ? "record" : "records"));
+    if (context.console.json())
+      context.console.result_json(ordered_json{{"forgotten", count}}.dump());
+    else
+      context.console.result(fmt::format("{} {} forgotten\n", count, count == 1 ? "record" : "records"));
     return 0;
   }
   throw Error(ErrorKind::usage, "compat-action", fmt::format("compat cannot '{}'", options.action)).fix("list, add or forget");

@@ -23,8 +23,7 @@ int run_copy(Context& context, const CopyOptions& options) {
           .go(sources, options.paths.back(), report);
     }
   } catch (const sys::Interrupted&) {
-    context.console.say(
-        "interrupted; files that are complete stay, and the same command goes on from what was sent of the others");
+    context.console.say("interrupted; files that are complete stay, and the same command goes on from what was sent of the others");
     return 130;
   }
   report.spent = watch.elapsed();

@@ -28,7 +28,9 @@ struct Finding {
   std::string evidence, fix;
 };
 
-const char* word(Level level) { return level == Level::good ? "ok" : level == Level::warning ? "warning" : "problem"; }
+const char* word(Level level) {
+  return level == Level::good ? "ok" : level == Level::warning ? "warning" : "problem";
+}
 
 class Doctor {
  public:
@@ -36,7 +38,9 @@ class Doctor {
 
   int go() {
     check_host();
-    if (!options_.target.vm.empty() && lume_works_) { check_vm(); }
+    if (!options_.target.vm.empty() && lume_works_) {
+      check_vm();
+    }
     print();
     const bool bad = std::any_of(findings_.begin(), findings_.end(), [](const Finding& f) { return f.level == Level::bad; });
     return bad ? exit_status(ErrorKind::failed) : 0;
@@ -54,8 +58,12 @@ class Doctor {
       return true;
     } catch (const Error& error) {
       std::string evidence = error.message();
-      for (const auto& detail : error.details()) { evidence += "; " + detail; }
-      if (error.id() == "guest-blocked") { evidence += "; " + who_answers(); }
+      for (const auto& detail : error.details()) {
+        evidence += "; " + detail;
+      }
+      if (error.id() == "guest-blocked") {
+        evidence += "; " + who_answers();
+      }
       add(error.id(), Level::bad, evidence, error.fix());
       return false;
     }
@@ -64,21 +72,24 @@ class Doctor {
   /// The permission is the responsible program's, not ours; a new build of that program is asked about anew.
   static std::string who_answers() {
     const auto above = own_ancestors();
-    return fmt::format("lumelift was {}{}; an update of the responsible program asks again; an administrator can allow address ranges for the "
-                       "whole Mac (domain com.apple.network.local-network, after a restart), which lumelift never does itself",
-                       local_network_advice(above), above.empty() ? "" : fmt::format(" (chain: {})", fmt::join(above, " < ")));
+    return fmt::format(
+        "lumelift was {}{}; an update of the responsible program asks again; an administrator can allow address ranges for the "
+        "whole Mac (domain com.apple.network.local-network, after a restart), which lumelift never does itself",
+        local_network_advice(above), above.empty() ? "" : fmt::format(" (chain: {})", fmt::join(above, " < ")));
   }
 
   void check_host() {
     check([&] {
       const HostFacts facts = host_.facts();
       const bool silicon = facts.chip.starts_with("Apple");
-      add("host-chip", silicon ? Level::good : Level::bad, fmt::format("{} ({}), macOS {} ({})", facts.chip, facts.model, facts.os, facts.build),
+      add("host-chip", silicon ? Level::good : Level::bad,
+          fmt::format("{} ({}), macOS {} ({})", facts.chip, facts.model, facts.os, facts.build),
           silicon ? "" : "lumelift serves macOS guests of Apple-silicon Macs");
     });
     check([&] {
       const auto why = Host::wrong_user(context_.user);
-      add("host-user", why ? Level::bad : Level::good, why.value_or("this user's preferences and VMs"), why ? "run lumelift as the user who runs the VM, without sudo" : "");
+      add("host-user", why ? Level::bad : Level::good, why.value_or("this user's preferences and VMs"),
+          why ? "run lumelift as the user who runs the VM, without sudo" : "");
     });
     check([&] {
       (void)load_kit(context_.libexec);
@@ -93,10 +104,13 @@ class Doctor {
       Journal journal(context_.state_dir, Journal::Access::read);
       std::vector<std::string> unfinished;
       for (const auto& run : journal.live_runs()) {
-        if (run.state != RunState::committed) { unfinished.push_back(run.vm); }
+        if (run.state != RunState::committed) {
+          unfinished.push_back(run.vm);
+        }
       }
       add("journal", unfinished.empty() ? Level::good : Level::warning,
-          unfinished.empty() ? fmt::format("readable in {}", context_.state_dir.string()) : fmt::format("unfinished: {}", fmt::join(unfinished, ", ")),
+          unfinished.empty() ? fmt::format("readable in {}", context_.state_dir.string())
+                             : fmt::format("unfinished: {}", fmt::join(unfinished, ", ")),
           unfinished.empty() ? "" : "lumelift rollback VM");
       check_preference(journal);
     });
@@ -108,9 +122,15 @@ class Doctor {
     const auto claims = journal.claims(resource_of(feature_level_key()));
     const bool container = std::holds_alternative<PrefContainer>(now);
     const bool lost = !claims.empty() && now != PrefValue(true);
-    add("host-preference", container ? Level::bad : lost ? Level::warning : Level::good,
-        fmt::format("{} is {}, {} VM{} of lumelift rely on it", feature_level_key().key, shown(now), claims.size(), claims.size() == 1 ? "" : "s"),
-        container ? "look at it with: defaults read " + feature_level_key().domain : lost ? "somebody changed it: lumelift unlock VM sets it again" : "");
+    add("host-preference",
+        container ? Level::bad
+        : lost    ? Level::warning
+                  : Level::good,
+        fmt::format("{} is {}, {} VM{} of lumelift rely on it", feature_level_key().key, shown(now), claims.size(),
+                    claims.size() == 1 ? "" : "s"),
+        container ? "look at it with: defaults read " + feature_level_key().domain
+        : lost    ? "somebody changed it: lumelift unlock VM sets it again"
+                  : "");
   }
 
   void check_vm() {
@@ -118,14 +138,18 @@ class Doctor {
     check([&] {
       vm = find_vm(lume_, options_.target.vm);
       const bool ready = vm->power().has_value();
-      add("vm-state", ready ? Level::good : Level::bad, fmt::format("'{}' is {}", vm->name, vm->status), ready ? "" : "wait until it is stopped or running");
+      add("vm-state", ready ? Level::good : Level::bad, fmt::format("'{}' is {}", vm->name, vm->status),
+          ready ? "" : "wait until it is stopped or running");
     });
-    if (!vm || vm->power() != Power::running) { return; }
+    if (!vm || vm->power() != Power::running) {
+      return;
+    }
     check([&] {
       Journal journal(context_.state_dir, Journal::Access::read);
       GuestLink link(lume_, journal, context_.console, vm->name, options_.target.login, GuestLink::Pinning::check_only);
       link.connect(Deadline::in(answer), GuestLink::Wait::up);
-      add("guest-login", Level::good, fmt::format("{} at {} by {}", options_.target.login.user, link.address(), link.session().login_method()));
+      add("guest-login", Level::good,
+          fmt::format("{} at {} by {}", options_.target.login.user, link.address(), link.session().login_method()));
       add("guest-algorithms", Level::good, algorithms(link.session()));
       check_guest(link.guest().facts(Deadline::in(answer)));
       check_twins(journal, vm->name);
@@ -137,7 +161,9 @@ class Doctor {
     std::string text;
     for (const auto& one : session.algorithms()) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.what, one.chosen);
-      if (context_.console.json() || context_.console.verbose()) { text += fmt::format(" (ours: {}; the guest's: {})", one.ours, one.theirs); }
+      if (context_.console.json() || context_.console.verbose()) {
+        text += fmt::format(" (ours: {}; the guest's: {})", one.ours, one.theirs);
+      }
     }
     return text;
   }
@@ -146,22 +172,35 @@ class Doctor {
     add("guest-system", Level::good, fmt::format("macOS {} ({}), {}", facts.os, facts.build, facts.chip));
     // Reports of empty or wrong text from mapped model files stop with macOS 15.
     if (facts.os.starts_with("13.") || facts.os.starts_with("14.")) {
-      add("guest-mmap", Level::warning, "on macOS 14 and older, large mapped model files can read as stale data", "run llama.cpp with --no-mmap, and compare its text with the CPU's");
+      add("guest-mmap", Level::warning, "on macOS 14 and older, large mapped model files can read as stale data",
+          "run llama.cpp with --no-mmap, and compare its text with the CPU's");
     }
-    add("guest-sip", Level::good, !facts.sip ? "System Integrity Protection: not known" : *facts.sip ? "System Integrity Protection on: DYLD variables never reach system tools" : "System Integrity Protection off: children of an injected process that are system tools need inherit: false");
+    add("guest-sip", Level::good,
+        !facts.sip   ? "System Integrity Protection: not known"
+        : *facts.sip ? "System Integrity Protection on: DYLD variables never reach system tools"
+                     : "System Integrity Protection off: children of an injected process that are system tools need inherit: false");
     const bool domain = facts.gui_domain || facts.user_domain;
-    add("guest-domain", domain ? Level::good : Level::bad, domain ? fmt::format("agents go to {}", facts.domain()) : "launchd knows neither gui nor user domain of this account", domain ? "" : "log in to the guest once");
+    add("guest-domain", domain ? Level::good : Level::bad,
+        domain ? fmt::format("agents go to {}", facts.domain()) : "launchd knows neither gui nor user domain of this account",
+        domain ? "" : "log in to the guest once");
     const auto room = facts.disk_free;
-    add("guest-disk", !room ? Level::warning : *room >= enough_disk ? Level::good : Level::bad,
+    add("guest-disk",
+        !room                  ? Level::warning
+        : *room >= enough_disk ? Level::good
+                               : Level::bad,
         room ? fmt::format("{} free", shown_bytes(*room)) : "the guest's df gave no figure: free space is not known",
-        !room ? "look in the guest: df -k ~" : *room >= enough_disk ? "" : "make room in the guest");
+        !room                  ? "look in the guest: df -k ~"
+        : *room >= enough_disk ? ""
+                               : "make room in the guest");
   }
 
   void check_twins(const Journal& journal, const std::string& name) {
     const auto own = journal.pin(name);
     for (const auto& pin : journal.pins()) {
       if (own && pin.vm != name && pinned_fingerprint(pin.fingerprint) == pinned_fingerprint(own->fingerprint)) {
-        add("guest-host-key-shared", Level::warning, fmt::format("'{}' and '{}' have one SSH host key: one is a clone of the other", name, pin.vm), "make new host keys in one of them");
+        add("guest-host-key-shared", Level::warning,
+            fmt::format("'{}' and '{}' have one SSH host key: one is a clone of the other", name, pin.vm),
+            "make new host keys in one of them");
       }
     }
   }
@@ -169,18 +208,24 @@ class Doctor {
   void print() const {
     if (context_.console.json()) {
       json object = {{"schema", 1}, {"findings", json::array()}};
-      for (const auto& f : findings_) { object["findings"].push_back({{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}, {"manual", "docs/errors.md#" + f.id}}); }
+      for (const auto& f : findings_) {
+        object["findings"].push_back(
+            {{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}, {"manual", "docs/errors.md#" + f.id}});
+      }
       context_.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace));
       return;
     }
     std::vector<std::vector<std::string>> rows;
     for (const auto& f : findings_) {
       const Style style = f.level == Level::good ? Style::good : f.level == Level::warning ? Style::warn : Style::bad;
-      rows.push_back({context_.console.styled(word(f.level), style), f.id, cleaned(f.evidence) + (f.fix.empty() ? "" : "   next: " + cleaned(f.fix))});
+      rows.push_back(
+          {context_.console.styled(word(f.level), style), f.id, cleaned(f.evidence) + (f.fix.empty() ? "" : "   next: " + cleaned(f.fix))});
     }
     context_.console.result(table(rows));
     const auto trouble = std::find_if(findings_.begin(), findings_.end(), [](const Finding& f) { return f.level != Level::good; });
-    if (trouble != findings_.end()) { context_.console.result("Each finding is explained under its id: docs/errors.md#" + trouble->id); }
+    if (trouble != findings_.end()) {
+      context_.console.result("Each finding is explained under its id: docs/errors.md#" + trouble->id);
+    }
   }
 
   Context& context_;
@@ -193,6 +238,8 @@ class Doctor {
 
 }  // namespace
 
-int run_doctor(Context& context, const DoctorOptions& options) { return Doctor(context, options).go(); }
+int run_doctor(Context& context, const DoctorOptions& options) {
+  return Doctor(context, options).go();
+}
 
 }  // namespace lumelift

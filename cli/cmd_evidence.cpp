@@ -23,16 +23,16 @@ int pack(Context& context, const EvidenceOptions& options) {
   const auto bundle = pack_evidence(options.folder, options.bundle, {options.facts, options.local_user, options.local_host, {}});
   const auto sum = sys::sha256_file(options.bundle / "SHA256SUMS");
   if (context.console.json()) {
-    context.console.result_json(ordered_json{{"bundle", options.bundle.string()},
-                                             {"files", bundle.files},
-                                             {"tests", test_count(bundle.report)},
-                                             {"left_out", bundle.left_out},
-                                             {"sums_sha256", sum}}
-                                    .dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    context.console.result_json(ordered_json{
+        {"bundle", options.bundle.string()},
+        {"files", bundle.files},
+        {"tests", test_count(bundle.report)},
+        {"left_out", bundle.left_out},
+        {"sums_sha256", sum}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     return 0;
   }
-  std::string text = fmt::format("{}: {} raw files, {} tests, every figure as it was\n", options.bundle.string(), bundle.files,
-                                 test_count(bundle.report));
+  std::string text =
+      fmt::format("{}: {} raw files, {} tests, every figure as it was\n", options.bundle.string(), bundle.files, test_count(bundle.report));
   for (const auto& name : bundle.left_out) text += fmt::format("  left out  {}\n", cleaned(name));
   for (const auto& key : environment_keys()) {
     if (bundle.environment.get(key).empty()) text += fmt::format("  unknown   {}: add it with --fact {}=VALUE\n", key, key);

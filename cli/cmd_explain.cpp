@@ -21,14 +21,17 @@ struct Explained {
   Trace trace;
   const Runtime* runtime = nullptr;
   Explanation explanation;
-  json program;   ///< how the command ended; null for a trace file
+  json program;  ///< how the command ended; null for a trace file
 };
 
 std::string asked(const Question& question) {
   switch (question.about) {
-    case Question::About::family: return fmt::format("supportsFamily {} ({})", family_name(question.family), question.family);
-    case Question::About::threadgroup_memory: return "maxThreadgroupMemory";
-    case Question::About::working_set: return "recommendedMaxWorkingSetSize";
+    case Question::About::family:
+      return fmt::format("supportsFamily {} ({})", family_name(question.family), question.family);
+    case Question::About::threadgroup_memory:
+      return "maxThreadgroupMemory";
+    case Question::About::working_set:
+      return "recommendedMaxWorkingSetSize";
   }
   return {};
 }
@@ -39,10 +42,14 @@ std::string answer(const Question& question, std::uint64_t value) {
 
 std::string headline(Outlook outlook) {
   switch (outlook) {
-    case Outlook::large_gain: return "Large gain expected.";
-    case Outlook::no_gain: return "No gain: already fast, or nothing changes.";
-    case Outlook::breaks_with_metal3: return "Breaks when Metal 3 is claimed, which lumelift never does.";
-    case Outlook::unknown: return "Unknown.";
+    case Outlook::large_gain:
+      return "Large gain expected.";
+    case Outlook::no_gain:
+      return "No gain: already fast, or nothing changes.";
+    case Outlook::breaks_with_metal3:
+      return "Breaks when Metal 3 is claimed, which lumelift never does.";
+    case Outlook::unknown:
+      return "Unknown.";
   }
   return {};
 }
@@ -53,13 +60,20 @@ std::string text_of(const Console& console, const Explained& all, const Profile&
     const std::uint64_t given = with_profile(question, profile);
     const bool kept = question.about == Question::About::family && question.stock == 0 && given == 0;
     const std::string shown = answer(question, given) + (kept ? " (kept)" : "");
-    rows.push_back({asked(question), answer(question, question.stock), given == question.stock ? shown : console.styled(shown, Style::good), std::to_string(question.count)});
+    rows.push_back({asked(question), answer(question, question.stock), given == question.stock ? shown : console.styled(shown, Style::good),
+                    std::to_string(question.count)});
   }
   std::string out = table(rows, {3});
-  if (all.trace.lost != 0) { out += fmt::format("{} more questions did not fit into the trace.\n", all.trace.lost); }
-  for (const Outlook outlook : all.explanation.outlooks) { out += headline(outlook) + "\n"; }
+  if (all.trace.lost != 0) {
+    out += fmt::format("{} more questions did not fit into the trace.\n", all.trace.lost);
+  }
+  for (const Outlook outlook : all.explanation.outlooks) {
+    out += headline(outlook) + "\n";
+  }
   out += cleaned(all.explanation.reason) + ".";
-  if (all.runtime != nullptr) { out += fmt::format("\nSource: {} ({})", all.runtime->source, all.runtime->date); }
+  if (all.runtime != nullptr) {
+    out += fmt::format("\nSource: {} ({})", all.runtime->source, all.runtime->date);
+  }
   return out;
 }
 
@@ -68,17 +82,33 @@ std::string json_of(const std::string& vm, const Explained& all, const Profile& 
   for (const auto& question : all.trace.questions) {
     const bool family = question.about == Question::About::family;
     const auto value = [&](std::uint64_t number) { return family ? json(number != 0) : json(number); };
-    questions.push_back({{"selector", family ? "supportsFamily:" : question.about == Question::About::working_set ? "recommendedMaxWorkingSetSize" : "maxThreadgroupMemoryLength"},
-                         {"family", family ? json(question.family) : json()}, {"stock", value(question.stock)},
-                         {"unlocked", value(with_profile(question, profile))}, {"count", question.count}});
+    questions.push_back({{"selector", family                                           ? "supportsFamily:"
+                                      : question.about == Question::About::working_set ? "recommendedMaxWorkingSetSize"
+                                                                                       : "maxThreadgroupMemoryLength"},
+                         {"family", family ? json(question.family) : json()},
+                         {"stock", value(question.stock)},
+                         {"unlocked", value(with_profile(question, profile))},
+                         {"count", question.count}});
   }
   json outlooks = json::array();
-  for (const Outlook outlook : all.explanation.outlooks) { outlooks.push_back(name_of(outlook)); }
+  for (const Outlook outlook : all.explanation.outlooks) {
+    outlooks.push_back(name_of(outlook));
+  }
   json runtime;
-  if (all.runtime != nullptr) { runtime = {{"name", all.runtime->name}, {"source", all.runtime->source}, {"date", all.runtime->date}}; }
-  return json({{"schema", 1}, {"vm", vm.empty() ? json() : json(vm)}, {"profile", profile.name}, {"questions", questions}, {"lost", all.trace.lost},
-               {"complete", all.trace.complete}, {"runtime", runtime}, {"verdicts", outlooks}, {"reason", all.explanation.reason},
-               {"granted", all.explanation.granted}, {"program", all.program}})
+  if (all.runtime != nullptr) {
+    runtime = {{"name", all.runtime->name}, {"source", all.runtime->source}, {"date", all.runtime->date}};
+  }
+  return json({{"schema", 1},
+               {"vm", vm.empty() ? json() : json(vm)},
+               {"profile", profile.name},
+               {"questions", questions},
+               {"lost", all.trace.lost},
+               {"complete", all.trace.complete},
+               {"runtime", runtime},
+               {"verdicts", outlooks},
+               {"reason", all.explanation.reason},
+               {"granted", all.explanation.granted},
+               {"program", all.program}})
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -113,24 +143,32 @@ class TracedRun {
     launch_ = launch_in_guest(options_.command, options_.variables, options_.folder, files_, guest_.facts.home);
     path_ = guest_root(guest_.facts.home) + "/run/trace-" + fresh_token() + ".json";
     // No ceiling: the answers stay the device's own. The trace is the first process's, and children start without the library.
-    const std::vector<std::pair<std::string, std::string>> own = {{"DYLD_INSERT_LIBRARIES", guest_.goal.library}, {"LUMELIFT_TRACE", path_}, {"LUMELIFT_INHERIT", "0"}};
+    const std::vector<std::pair<std::string, std::string>> own = {
+        {"DYLD_INSERT_LIBRARIES", guest_.goal.library}, {"LUMELIFT_TRACE", path_}, {"LUMELIFT_INHERIT", "0"}};
     launch_.environment.insert(launch_.environment.begin(), own.begin(), own.end());
   }
 
   Program examined(const std::vector<Source>& kit) {
     const auto argv = judged_words(launch_, guest_.facts.home);
     Program program = examine(argv, files_);
-    const InjectionVerdict verdict = injection_verdict(program, guest_terms(guest_.facts, slices_of(sys::read_file(kit.front().file, kit_cap))));
-    if (verdict.acceptable()) { return program; }
+    const InjectionVerdict verdict =
+        injection_verdict(program, guest_terms(guest_.facts, slices_of(sys::read_file(kit.front().file, kit_cap))));
+    if (verdict.acceptable()) {
+      return program;
+    }
     const std::string text = fmt::format("{}: {}: {}", cleaned(argv.front()), name_of(verdict.outcome), verdict.reason);
-    if (verdict.outcome != InjectionOutcome::unreadable) { throw Error(ErrorKind::usage, "explain-not-injectable", text).fix(verdict.remedy); }
+    if (verdict.outcome != InjectionOutcome::unreadable) {
+      throw Error(ErrorKind::usage, "explain-not-injectable", text).fix(verdict.remedy);
+    }
     context_.console.warn(text);
     return program;
   }
 
   const Runtime* recognised(const std::vector<Runtime>& table, const Program& program) const {
     std::string content;
-    if (program.file && program.chain.found()) { content = files_.read(program.chain.program().path); }
+    if (program.file && program.chain.found()) {
+      content = files_.read(program.chain.program().path);
+    }
     return recognise(table, program, launch_.command, content);
   }
 
@@ -141,14 +179,25 @@ class TracedRun {
   }
 
   Trace traced(const RunEnding& ending) {
-    if (ending.lost) { throw Error(ErrorKind::failed, "guest-lost", "the connection ended before the program did, and its trace is out of reach"); }
+    if (ending.lost) {
+      throw Error(ErrorKind::failed, "guest-lost", "the connection ended before the program did, and its trace is out of reach");
+    }
     const auto text = operation_.link->transfer().read(path_, trace_cap);
-    if (text) { operation_.link->guest().remove_file(path_); }
-    if (ending.status() != 0) { context_.console.warn("the program ended with " + ending.result.ending()); }
-    if (text) { return parse_trace(*text); }
+    if (text) {
+      operation_.link->guest().remove_file(path_);
+    }
+    if (ending.status() != 0) {
+      context_.console.warn("the program ended with " + ending.result.ending());
+    }
+    if (text) {
+      return parse_trace(*text);
+    }
     // The file is written with the first question.
-    Error error(ErrorKind::unproven, "explain-no-trace", fmt::format("{} left no trace: it asked its device nothing, or it ran without the library", cleaned(launch_.command.front())));
-    throw error.note("the program ended with " + ending.result.ending()).fix(fmt::format("see: lumelift inspect --vm {} {}", operation_.found.name, cleaned(launch_.command.front())));
+    Error error(
+        ErrorKind::unproven, "explain-no-trace",
+        fmt::format("{} left no trace: it asked its device nothing, or it ran without the library", cleaned(launch_.command.front())));
+    throw error.note("the program ended with " + ending.result.ending())
+        .fix(fmt::format("see: lumelift inspect --vm {} {}", operation_.found.name, cleaned(launch_.command.front())));
   }
 
   Context& context_;
@@ -176,12 +225,17 @@ int explain_file(Context& context, const ExplainOptions& options, const Profile&
 int run_explain(Context& context, const ExplainOptions& options) {
   const bool file = options.trace.has_value();
   if (file != options.target.vm.empty() || file != options.command.empty()) {
-    throw Error(ErrorKind::usage, "usage", "explain needs a VM and a command, or --trace FILE").fix("examples: lumelift explain VM -- ./llama-cli -m model.gguf; lumelift explain --trace trace.json");
+    throw Error(ErrorKind::usage, "usage", "explain needs a VM and a command, or --trace FILE")
+        .fix("examples: lumelift explain VM -- ./llama-cli -m model.gguf; lumelift explain --trace trace.json");
   }
   const Profile profile = load_profile(options.profile, context.templates);
   const auto table = load_runtimes(context.templates);
-  if (!options.runtime.empty()) { static_cast<void>(named_runtime(table, options.runtime)); }
-  if (file) { return explain_file(context, options, profile, table); }
+  if (!options.runtime.empty()) {
+    static_cast<void>(named_runtime(table, options.runtime));
+  }
+  if (file) {
+    return explain_file(context, options, profile, table);
+  }
   static_cast<void>(variables_from(options.variables));
   const auto kit = load_kit(context.libexec);
   return with_guest_kit(context, options.target, "explain", profile, kit, [&](Operation& operation, const GuestKit& guest) {

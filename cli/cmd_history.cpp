@@ -19,10 +19,15 @@ int run_history(Context& context, const HistoryOptions& options) {
     for (const auto& step : steps) {
       list.push_back({{"state", shown(step.state)}, {"what", described(step_from_json(step.body))}});
     }
-    object["runs"].push_back({{"id", run.id}, {"vm", run.vm}, {"command", run.command}, {"state", shown(run.state)},
-                              {"started", sys::iso_utc(run.started_at)}, {"ended", run.ended_at ? nlohmann::json(sys::iso_utc(run.ended_at)) : nlohmann::json()},
+    object["runs"].push_back({{"id", run.id},
+                              {"vm", run.vm},
+                              {"command", run.command},
+                              {"state", shown(run.state)},
+                              {"started", sys::iso_utc(run.started_at)},
+                              {"ended", run.ended_at ? nlohmann::json(sys::iso_utc(run.ended_at)) : nlohmann::json()},
                               {"steps", list}});
-    rows.push_back({std::to_string(run.id), sys::iso_utc(run.started_at), cleaned(run.vm), run.command, shown(run.state), std::to_string(steps.size())});
+    rows.push_back({std::to_string(run.id), sys::iso_utc(run.started_at), cleaned(run.vm), run.command, shown(run.state),
+                    std::to_string(steps.size())});
   }
   if (context.console.json()) {
     context.console.result_json(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -40,8 +45,11 @@ int run_trust(Context& context, const TrustOptions& options) {
   Journal journal(context.state_dir, Journal::Access::write);
   const std::string vm = Lume::stored_name(options.vm);
   const auto pin = journal.pin(vm);
-  if (pin) { journal.remove_pin(vm); }
-  const std::string text = pin ? fmt::format("{}: forgot the host key {} (pinned {}); the next contact pins the one it meets.", vm, pin->fingerprint, sys::iso_utc(pin->since).substr(0, 10))
+  if (pin) {
+    journal.remove_pin(vm);
+  }
+  const std::string text = pin ? fmt::format("{}: forgot the host key {} (pinned {}); the next contact pins the one it meets.", vm,
+                                             pin->fingerprint, sys::iso_utc(pin->since).substr(0, 10))
                                : fmt::format("{}: no host key is pinned; the next contact pins the one it meets.", vm);
   if (context.console.json()) {
     context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", vm}, {"changed", pin.has_value()}}).dump());

@@ -146,8 +146,7 @@ Json json_of(const Inspected& file) {
   static constexpr const char* metal[] = {"linked", "possible", "none"};
   Json chain = Json::array();
   for (const ChainLink& link : file.program.chain.links) {
-    chain.push_back(
-        {{"role", roles[static_cast<std::size_t>(link.role)]}, {"path", link.path}, {"system", link.system}});
+    chain.push_back({{"role", roles[static_cast<std::size_t>(link.role)]}, {"path", link.path}, {"system", link.system}});
   }
   Json slices = Json::array();
   if (file.program.file) {
@@ -250,9 +249,9 @@ int run_inspect(Context& context, const InspectOptions& options) {
   std::vector<Inspected> files;
   for (const std::string& name : options.files) {
     const bool looked_up = operation && name.find('/') == name.npos;
-    const std::string path = !operation    ? fs::absolute(name).lexically_normal().string()
+    const std::string path = !operation  ? fs::absolute(name).lexically_normal().string()
                              : looked_up ? program_path({name}, view)
-                                           : guest_path(name, home);
+                                         : guest_path(name, home);
     Inspected file{name, examine({path}, view), {}, nullptr};
     file.verdict = injection_verdict(file.program, terms);
     file.runtime = runtime_of(table, file.program, view);

@@ -28,13 +28,19 @@ struct Log {
   /// Whole lines that came in since the last call.
   std::string more(Session& session, std::optional<LogPiece>& last) {
     last = read_log(session, path, seen, most_at_once);
-    if (!last) { return {}; }
-    if (seen && last->from != *seen) { unfinished.clear(); }
+    if (!last) {
+      return {};
+    }
+    if (seen && last->from != *seen) {
+      unfinished.clear();
+    }
     // The first piece begins where it may, in the middle of a line.
     const bool cut_in = !seen && last->from > 0;
     seen = last->from + last->text.size();
     std::string text = unfinished + last->text;
-    if (cut_in) { text.erase(0, std::min(text.find('\n'), text.size() - 1) + 1); }
+    if (cut_in) {
+      text.erase(0, std::min(text.find('\n'), text.size() - 1) + 1);
+    }
     const auto end = text.rfind('\n');
     const std::size_t whole = text.size() > unfinished_cap && end == text.npos ? text.size() : end == text.npos ? 0 : end + 1;
     unfinished = text.substr(whole);
@@ -68,9 +74,14 @@ int run_logs(Context& context, const LogsOptions& options) {
   std::optional<std::int64_t> since;
   if (!options.since.empty()) {
     since = duration_from(options.since);
-    if (!since) { throw Error(ErrorKind::usage, "duration-invalid", fmt::format("'{}' is no duration", options.since)).fix("examples: 90s, 15m, 2h, 3d"); }
+    if (!since) {
+      throw Error(ErrorKind::usage, "duration-invalid", fmt::format("'{}' is no duration", options.since))
+          .fix("examples: 90s, 15m, 2h, 3d");
+    }
   }
-  if (options.follow && context.console.json()) { throw Error(ErrorKind::usage, "follow-json", "--json gives one object, --follow has no end"); }
+  if (options.follow && context.console.json()) {
+    throw Error(ErrorKind::usage, "follow-json", "--json gives one object, --follow has no end");
+  }
   Operation operation(context, options.target, "logs", Operation::Touch::nothing);
   operation.link->connect(Deadline::in(answer), GuestLink::Wait::up);
   Session& session = operation.link->session();
@@ -78,25 +89,44 @@ int run_logs(Context& context, const LogsOptions& options) {
   const GuestClock clock = since ? guest_clock(session) : GuestClock{};
   json object = {{"schema", 1}, {"vm", operation.found.name}, {"label", options.label}};
   for (auto& log : logs) {
-    if (log.path.empty()) { continue; }
+    if (log.path.empty()) {
+      continue;
+    }
     std::optional<LogPiece> piece;
     std::string text = log.more(session, piece);
-    if (!options.follow) { text += std::exchange(log.unfinished, {}); }
-    if (since) { text = lines_since(text, clock.now - *since, piece ? piece->changed_at : 0, clock.offset); }
-    if (piece && piece->from > 0) { context.console.say(fmt::format("{}: only the last {} of {} are shown", log.path, shown_bytes(most_at_once), shown_bytes(piece->size))); }
+    if (!options.follow) {
+      text += std::exchange(log.unfinished, {});
+    }
+    if (since) {
+      text = lines_since(text, clock.now - *since, piece ? piece->changed_at : 0, clock.offset);
+    }
+    if (piece && piece->from > 0) {
+      context.console.say(
+          fmt::format("{}: only the last {} of {} are shown", log.path, shown_bytes(most_at_once), shown_bytes(piece->size)));
+    }
     object[log.name == "out" ? "stdout" : "stderr"] = {{"path", log.path}, {"exists", piece.has_value()}, {"text", text}};
-    if (!context.console.json() && !text.empty()) { context.console.result(labelled(text, log.name)); }
+    if (!context.console.json() && !text.empty()) {
+      context.console.result(labelled(text, log.name));
+    }
   }
-  if (context.console.json()) { context.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace)); }
+  if (context.console.json()) {
+    context.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace));
+  }
   while (options.follow) {
     try {
       sys::pause(look_every, Deadline::in(look_every));
       for (auto& log : logs) {
-        if (log.path.empty()) { continue; }
+        if (log.path.empty()) {
+          continue;
+        }
         std::optional<LogPiece> piece;
-        if (!log.seen) { log.seen = 0; }
+        if (!log.seen) {
+          log.seen = 0;
+        }
         const std::string text = log.more(session, piece);
-        if (!text.empty()) { context.console.result(labelled(text, log.name)); }
+        if (!text.empty()) {
+          context.console.result(labelled(text, log.name));
+        }
       }
     } catch (const sys::Interrupted&) {
       // How a follower ends.

@@ -21,7 +21,9 @@ std::optional<int> set_power(Operation& operation, const Vm& vm, Power wanted) {
   } catch (const sys::Interrupted&) {
     return operation.take_back_interrupted(run);
   }
-  for (const auto& step : operation.journal->steps(run)) { operation.journal->mark(run, step.position, StepState::undone); }
+  for (const auto& step : operation.journal->steps(run)) {
+    operation.journal->mark(run, step.position, StepState::undone);
+  }
   operation.journal->set_run(run, RunState::undone);
   return std::nullopt;
 }
@@ -35,17 +37,25 @@ int run_power(Context& context, const PowerOptions& options) {
   operation.finish_former();
   const Vm vm = operation.vm();
   if (!vm.power()) {
-    throw Error(ErrorKind::busy, "vm-not-ready", fmt::format("'{}' is {}", vm.name, vm.status)).fix("wait until lume lists it as stopped or running, then try again");
+    throw Error(ErrorKind::busy, "vm-not-ready", fmt::format("'{}' is {}", vm.name, vm.status))
+        .fix("wait until lume lists it as stopped or running, then try again");
   }
   const bool changes = !recovers && vm.power() != wanted;
-  if (changes && wanted == Power::stopped && options.if_idle) { refuse_in_use(operation, Counted::sessions_and_workloads); }
-  if (changes) {
-    if (const auto status = set_power(operation, vm, wanted)) { return *status; }
+  if (changes && wanted == Power::stopped && options.if_idle) {
+    refuse_in_use(operation, Counted::sessions_and_workloads);
   }
-  for (const auto& warning : operation.engine->warnings()) { context.console.warn(warning); }
+  if (changes) {
+    if (const auto status = set_power(operation, vm, wanted)) {
+      return *status;
+    }
+  }
+  for (const auto& warning : operation.engine->warnings()) {
+    context.console.warn(warning);
+  }
   const std::string now = shown(recovers ? vm.power().value() : wanted);
   if (context.console.json()) {
-    const nlohmann::json object = {{"schema", 1}, {"vm", vm.name}, {"changed", changes}, {"power", now}, {"warnings", operation.engine->warnings()}};
+    const nlohmann::json object = {
+        {"schema", 1}, {"vm", vm.name}, {"changed", changes}, {"power", now}, {"warnings", operation.engine->warnings()}};
     context.console.result_json(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     context.console.result(fmt::format("{} is {}{}.", vm.name, now, changes || recovers ? "" : " already"));

@@ -9,7 +9,9 @@
 namespace lumelift {
 namespace {
 
-std::string yes_no(bool yes) { return yes ? "yes" : "no"; }
+std::string yes_no(bool yes) {
+  return yes ? "yes" : "no";
+}
 
 std::string side_by_side(const ProbePair& pair, const Console& console) {
   std::vector<std::vector<std::string>> rows = {{"asked", "stock", "unlocked", ""}};
@@ -35,13 +37,21 @@ int run_probe(Context& context, const ProbeOptions& options) {
     const auto missing = shortfalls(pair, profile);
     if (context.console.json()) {
       const auto raw = [](const std::string& text) { return nlohmann::json::parse(text, nullptr, false); };
-      context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", operation.found.name}, {"profile", profile.name}, {"as_promised", missing.empty()},
-                                                  {"problems", missing}, {"stock", raw(pair.stock.raw)}, {"unlocked", raw(pair.unlocked.raw)}})
+      context.console.result_json(nlohmann::json({{"schema", 1},
+                                                  {"vm", operation.found.name},
+                                                  {"profile", profile.name},
+                                                  {"as_promised", missing.empty()},
+                                                  {"problems", missing},
+                                                  {"stock", raw(pair.stock.raw)},
+                                                  {"unlocked", raw(pair.unlocked.raw)}})
                                       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-      context.console.result(fmt::format("{}  {}  macOS {} ({}), profile {}\n", operation.found.name, cleaned(pair.stock.device), cleaned(guest.facts.os), cleaned(guest.facts.build), profile.name) +
+      context.console.result(fmt::format("{}  {}  macOS {} ({}), profile {}\n", operation.found.name, cleaned(pair.stock.device),
+                                         cleaned(guest.facts.os), cleaned(guest.facts.build), profile.name) +
                              side_by_side(pair, context.console));
-      for (const auto& line : missing) { context.console.warn(line); }
+      for (const auto& line : missing) {
+        context.console.warn(line);
+      }
     }
     return missing.empty() ? 0 : exit_status(ErrorKind::unproven);
   });

@@ -15,28 +15,47 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 json to_json(const std::string& vm, const UndoReport& report, const std::vector<std::string>& warnings, bool changed) {
-  return {{"schema", 1}, {"vm", vm}, {"changed", changed}, {"complete", report.complete()},
+  return {{"schema", 1},
+          {"vm", vm},
+          {"changed", changed},
+          {"complete", report.complete()},
           {"files", {{"removed", report.files_removed}, {"restored", report.files_restored}}},
           {"agents", {{"stopped", report.agents_stopped}, {"restored", report.agents_restored}}},
           {"preference", report.preference ? json(*report.preference) : json()},
-          {"restarted", report.restarted}, {"stopped", report.stopped},
-          {"kept", report.kept}, {"failed", report.failed}, {"unrecorded", report.unrecorded ? json(*report.unrecorded) : json()}, {"warnings", warnings}};
+          {"restarted", report.restarted},
+          {"stopped", report.stopped},
+          {"kept", report.kept},
+          {"failed", report.failed},
+          {"unrecorded", report.unrecorded ? json(*report.unrecorded) : json()},
+          {"warnings", warnings}};
 }
 
-std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string dumped(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 /// What a person wants to know at the end.
 std::string closing(const std::string& vm, const UndoReport& report, const Operation& operation) {
   std::string out;
-  for (const auto& line : report.kept) { out += "  left alone: " + cleaned(line) + "\n"; }
-  for (const auto& line : report.failed) { out += "  not undone: " + cleaned(line) + "\n"; }
+  for (const auto& line : report.kept) {
+    out += "  left alone: " + cleaned(line) + "\n";
+  }
+  for (const auto& line : report.failed) {
+    out += "  not undone: " + cleaned(line) + "\n";
+  }
   if (!report.failed.empty()) {
-    return out + fmt::format("Something of {} could not be undone; it stays recorded. Make its guest reachable, then: lumelift rollback {}", vm, vm);
+    return out + fmt::format("Something of {} could not be undone; it stays recorded. Make its guest reachable, then: lumelift rollback {}",
+                             vm, vm);
   }
   if (report.unrecorded) {
-    return out + fmt::format("{0} is stock again, but the journal could not be told: {1}. Make room for it, then: lumelift rollback {0} looks and records that", vm, *report.unrecorded);
+    return out + fmt::format(
+                     "{0} is stock again, but the journal could not be told: {1}. Make room for it, then: lumelift rollback {0} looks and "
+                     "records that",
+                     vm, *report.unrecorded);
   }
-  if (operation.found.status == "gone") { return out + fmt::format("'{}' is gone; what it held on this Mac has been released.", vm); }
+  if (operation.found.status == "gone") {
+    return out + fmt::format("'{}' is gone; what it held on this Mac has been released.", vm);
+  }
   const auto now = operation.lume.find(vm);
   const bool running = now && now->power() == Power::running;
   if (running && !report.restarted && report.preference) {
@@ -55,11 +74,15 @@ std::vector<Step> steps_to_undo(const Operation& operation, Restart restart, boo
     auto records = operation.journal->steps(run.id);
     std::reverse(records.begin(), records.end());
     for (const auto& record : records) {
-      if (record.state != StepState::intended && record.state != StepState::done) { continue; }
+      if (record.state != StepState::intended && record.state != StepState::done) {
+        continue;
+      }
       const Step step = step_from_json(record.body);
       const bool power = std::holds_alternative<SetPower>(step);
       const bool cycles = running && restart != Restart::never && (!others || restart == Restart::always);
-      if ((power && !cycles) || (others && std::holds_alternative<SetPreference>(step))) { continue; }
+      if ((power && !cycles) || (others && std::holds_alternative<SetPreference>(step))) {
+        continue;
+      }
       out.push_back(step);
     }
   }
@@ -76,13 +99,19 @@ int show_undo(Context& context, const RollbackOptions& options, const std::strin
   const bool changes = !operation.journal->live_runs(vm).empty();
   const auto steps = steps_to_undo(operation, restart_from(options.restart), others);
   std::vector<std::string> notes;
-  if (changes && others) { notes.push_back("the host preference stays: another VM claims it too"); }
-  if (changes) { notes.push_back("what somebody else has changed since is left alone"); }
+  if (changes && others) {
+    notes.push_back("the host preference stays: another VM claims it too");
+  }
+  if (changes) {
+    notes.push_back("what somebody else has changed since is left alone");
+  }
   if (context.console.json()) {
     json object = {{"schema", 1}, {"vm", vm}, {"dry_run", true}, {"changes", changes}, {"notes", notes}, {"steps", json::array()}};
     for (const auto& step : steps) {
       json one = json::parse(to_json(step));
-      if (one.contains("before")) { std::swap(one["before"], one["after"]); }
+      if (one.contains("before")) {
+        std::swap(one["before"], one["after"]);
+      }
       object["steps"].push_back(std::move(one));
     }
     context.console.result_json(dumped(object));
@@ -90,8 +119,12 @@ int show_undo(Context& context, const RollbackOptions& options, const std::strin
   }
   std::string out = changes ? fmt::format("{}: would take back\n", vm) : fmt::format("{}: nothing to take back.\n", vm);
   int number = 0;
-  for (const auto& step : steps) { out += fmt::format("{:>3}. {}\n", ++number, cleaned(described(step))); }
-  for (const auto& note : notes) { out += "     " + note + "\n"; }
+  for (const auto& step : steps) {
+    out += fmt::format("{:>3}. {}\n", ++number, cleaned(described(step)));
+  }
+  for (const auto& note : notes) {
+    out += "     " + note + "\n";
+  }
   context.console.result(out + "Nothing was changed (--dry-run).");
   return 0;
 }
@@ -110,12 +143,16 @@ int roll_back_vm(Context& context, const RollbackOptions& options, const std::st
     }
     return 0;
   }
-  if (options.restart == "idle" && operation.found.power() == Power::running) { refuse_in_use(operation, Counted::sessions); }
+  if (options.restart == "idle" && operation.found.power() == Power::running) {
+    refuse_in_use(operation, Counted::sessions);
+  }
   const UndoReport report = operation.undo(runs, restart_from(options.restart));
   if (context.console.json()) {
     context.console.result_json(dumped(to_json(vm, report, operation.engine->warnings(), true)));
   } else {
-    for (const auto& warning : operation.engine->warnings()) { context.console.warn(warning); }
+    for (const auto& warning : operation.engine->warnings()) {
+      context.console.warn(warning);
+    }
     context.console.result(closing(vm, report, operation));
   }
   return report.complete() ? 0 : exit_status(ErrorKind::incomplete);
@@ -130,7 +167,9 @@ int roll_back_host(Context& context) {
   const auto lock = journal.lock_preference("rollback --host", Deadline::in(Milliseconds{10'000}));
   const auto claims = journal.claims(resource);
   std::vector<std::string> holders;
-  for (const auto& claim : claims) { holders.push_back(claim.vm); }
+  for (const auto& claim : claims) {
+    holders.push_back(claim.vm);
+  }
   const PrefValue now = host.preference(feature_level_key());
   bool changed = false, kept = false;
   std::string told;
@@ -147,14 +186,17 @@ int roll_back_host(Context& context) {
       told = kept ? fmt::format("host preference is {}, changed by somebody else: left alone", shown(now))
                   : fmt::format("host preference is {} already", shown(now));
     }
-    for (const auto& holder : holders) { journal.release(resource, holder); }
+    for (const auto& holder : holders) {
+      journal.release(resource, holder);
+    }
   }
   if (context.console.json()) {
     context.console.result_json(dumped({{"schema", 1}, {"changed", changed}, {"preference", told}, {"relied_on_by", holders}}));
   } else {
     context.console.result(told);
     if (!holders.empty()) {
-      context.console.result(fmt::format("These VMs still rely on it and lose it at their next start: {}. To give it back: lumelift unlock VM", fmt::join(holders, ", ")));
+      context.console.result(fmt::format(
+          "These VMs still rely on it and lose it at their next start: {}. To give it back: lumelift unlock VM", fmt::join(holders, ", ")));
     }
   }
   return kept ? exit_status(ErrorKind::incomplete) : 0;
@@ -162,8 +204,13 @@ int roll_back_host(Context& context) {
 
 int roll_back_all(Context& context, const RollbackOptions& options) {
   std::set<std::string> names;
-  for (const auto& run : Journal(context.state_dir, Journal::Access::read).live_runs()) { names.insert(run.vm); }
-  if (names.empty()) { context.console.json() ? context.console.result_json("{\"schema\":1,\"changed\":false}") : context.console.result("Nothing to take back."); }
+  for (const auto& run : Journal(context.state_dir, Journal::Access::read).live_runs()) {
+    names.insert(run.vm);
+  }
+  if (names.empty()) {
+    context.console.json() ? context.console.result_json("{\"schema\":1,\"changed\":false}")
+                           : context.console.result("Nothing to take back.");
+  }
   int worst = 0;
   for (const auto& name : names) {
     try {
@@ -183,10 +230,14 @@ int run_rollback(Context& context, const RollbackOptions& options) {
     throw Error(ErrorKind::usage, "usage", "rollback needs the name of one VM, or --host, or --all").fix("see: lumelift rollback --help");
   }
   if (options.dry_run) {
-    if (options.target.vm.empty()) { throw Error(ErrorKind::usage, "usage", "--dry-run is for the rollback of one VM").fix("see: lumelift rollback --help"); }
+    if (options.target.vm.empty()) {
+      throw Error(ErrorKind::usage, "usage", "--dry-run is for the rollback of one VM").fix("see: lumelift rollback --help");
+    }
     return show_undo(context, options, options.target.vm);
   }
-  if (options.host) { return roll_back_host(context); }
+  if (options.host) {
+    return roll_back_host(context);
+  }
   return options.all ? roll_back_all(context, options) : roll_back_vm(context, options, options.target.vm);
 }
 

@@ -21,7 +21,7 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds answer{15'000};
-constexpr Milliseconds receipt_late{20'000};   // a first start can be held up by the system's own check of the file
+constexpr Milliseconds receipt_late{20'000};  // a first start can be held up by the system's own check of the file
 constexpr std::size_t receipt_cap = 64u << 10, kit_cap = 64u << 20;
 constexpr int env_not_executable = 126, env_not_found = 127;
 
@@ -32,7 +32,9 @@ class ReceiptWatch {
 
   void look(std::optional<int> pid) {
     const auto seen = parse_receipt(transfer_.read(path_, receipt_cap).value_or(""));
-    if (!seen || (pid && seen->pid != *pid)) { return; }
+    if (!seen || (pid && seen->pid != *pid)) {
+      return;
+    }
     text_ = seen->json;
     outcome_ = seen->outcome;
     reason_ = seen->reason;
@@ -40,7 +42,9 @@ class ReceiptWatch {
 
   /// True when a process should have had the library by now and has not.
   [[nodiscard]] bool overdue(int pid) {
-    if (outcome_.empty()) { look(pid); }
+    if (outcome_.empty()) {
+      look(pid);
+    }
     return outcome_.empty() && since_.elapsed() > receipt_late;
   }
 
@@ -77,40 +81,58 @@ class Run {
     launch_ = launch(files);
     judge(files, kit);
     ReceiptWatch receipt(operation_.link->guest(), operation_.link->transfer(),
-                    guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
+                         guest_root(facts.home) + "/run/run-" + fresh_token() + ".json");
     auto variables = profile_environment(profile);
     variables.insert(variables.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
-    if (origin_ == LibraryOrigin::own) { variables.emplace_back("LUMELIFT_RECEIPT", receipt.path()); }
-    if (!options_.inherit) { variables.emplace_back("LUMELIFT_INHERIT", "0"); }
+    if (origin_ == LibraryOrigin::own) {
+      variables.emplace_back("LUMELIFT_RECEIPT", receipt.path());
+    }
+    if (!options_.inherit) {
+      variables.emplace_back("LUMELIFT_INHERIT", "0");
+    }
     launch_.environment.insert(launch_.environment.begin(), variables.begin(), variables.end());
     const RunEnding ending = attached([&](int pid) {
-      if (origin_ != LibraryOrigin::own) { return see_mapping(pid, goal.library); }
+      if (origin_ != LibraryOrigin::own) {
+        return see_mapping(pid, goal.library);
+      }
       return receipt.overdue(pid) && !options_.allow_stock;
     });
-    if (ending.lost) { return report(ending, &receipt); }
+    if (ending.lost) {
+      return report(ending, &receipt);
+    }
     if (origin_ == LibraryOrigin::own) {
       receipt.look(ending.pid);
       receipt.discard();
       require_library(ending, receipt);
     } else if (!mapped_) {
-      context_.console.warn("this library writes no receipts, and the program ended before its memory was looked at: whether it had the library is not proven");
+      context_.console.warn(
+          "this library writes no receipts, and the program ended before its memory was looked at: whether it had the library is not "
+          "proven");
     }
     return report(ending, &receipt);
   }
 
  private:
-  Launch launch(const FileView& files) const { return launch_in_guest(options_.command, options_.variables, options_.folder, files, facts_.home); }
+  Launch launch(const FileView& files) const {
+    return launch_in_guest(options_.command, options_.variables, options_.folder, files, facts_.home);
+  }
 
   void judge(const FileView& files, const std::vector<Source>& kit) {
     const auto argv = judged_words(launch_, facts_.home);
     InjectionTerms terms = guest_terms(facts_, slices_of(sys::read_file(kit.front().file, kit_cap)));
     terms.inherit = options_.inherit;
     const InjectionVerdict verdict = injection_verdict(examine(argv, files), terms);
-    for (const auto& note : verdict.notes) { context_.console.detail(note); }
+    for (const auto& note : verdict.notes) {
+      context_.console.detail(note);
+    }
     // What could not be read may still work: the receipt will tell.
-    if (verdict.acceptable()) { return; }
+    if (verdict.acceptable()) {
+      return;
+    }
     const std::string text = fmt::format("{}: {}: {}", cleaned(argv.front()), name_of(verdict.outcome), verdict.reason);
-    if (options_.force || options_.allow_stock || verdict.outcome == InjectionOutcome::unreadable) { return context_.console.warn(text); }
+    if (options_.force || options_.allow_stock || verdict.outcome == InjectionOutcome::unreadable) {
+      return context_.console.warn(text);
+    }
     throw Error(ErrorKind::usage, "run-not-injectable", text)
         .fix((verdict.remedy.empty() ? "" : verdict.remedy + "; ") + "--force tries it all the same, --stock runs it without the library");
   }
@@ -125,27 +147,40 @@ class Run {
 
   /// A library of somebody else's is proven by the process's own mappings. Never asks for the process's end.
   bool see_mapping(int pid, const std::string& library) {
-    if (mapped_) { return false; }
+    if (mapped_) {
+      return false;
+    }
     const auto files = mapped_files(operation_.link->session(), pid);
     mapped_ = std::find(files.begin(), files.end(), library) != files.end();
     return false;
   }
 
   void require_library(const RunEnding& ending, const ReceiptWatch& receipt) {
-    if (receipt.proven()) { return; }
+    if (receipt.proven()) {
+      return;
+    }
     const auto status = ending.result.status;
     // env's own word that nothing was started.
-    if (receipt.outcome().empty() && (status == env_not_found || status == env_not_executable)) { return; }
+    if (receipt.outcome().empty() && (status == env_not_found || status == env_not_executable)) {
+      return;
+    }
     const bool stock = !receipt.outcome().empty();
     const std::string message =
         stock ? fmt::format("the library left {} stock: {}", cleaned(launch_.command.front()), cleaned(receipt.reason()))
               : fmt::format("{} ran without the library: it wrote no receipt", cleaned(launch_.command.front()));
-    if (options_.allow_stock) { return context_.console.warn(message); }
+    if (options_.allow_stock) {
+      return context_.console.warn(message);
+    }
     Error error(ErrorKind::unproven, stock ? "run-stock" : "run-not-injected", message);
     error.note("the program ended with " + ending.result.ending());
-    if (stock) { error.note(cleaned(receipt.text(), 600)); }
-    if (!ending.result.err.empty()) { error.note("it said: " + cleaned(ending.result.err, 600)); }
-    throw error.fix(fmt::format("see: lumelift inspect --vm {} {}; --allow-stock accepts it", operation_.found.name, cleaned(launch_.command.front())));
+    if (stock) {
+      error.note(cleaned(receipt.text(), 600));
+    }
+    if (!ending.result.err.empty()) {
+      error.note("it said: " + cleaned(ending.result.err, 600));
+    }
+    throw error.fix(
+        fmt::format("see: lumelift inspect --vm {} {}; --allow-stock accepts it", operation_.found.name, cleaned(launch_.command.front())));
   }
 
   int report(const RunEnding& ending, const ReceiptWatch* receipt) {
@@ -155,14 +190,23 @@ class Run {
     } else if (!ending.result.signal.empty()) {
       console.say(fmt::format("the program ended by signal {}", cleaned(ending.result.signal, 40)));
     }
-    if (receipt != nullptr && !receipt->outcome().empty()) { console.detail("library " + receipt->outcome()); }
-    if (!console.json()) { return ending.status(); }
+    if (receipt != nullptr && !receipt->outcome().empty()) {
+      console.detail("library " + receipt->outcome());
+    }
+    if (!console.json()) {
+      return ending.status();
+    }
     const auto parsed = receipt == nullptr ? json() : json::parse(receipt->text(), nullptr, false);
-    console.result_json(json({{"schema", 1}, {"vm", operation_.found.name}, {"command", launch_.command}, {"stock", options_.stock},
+    console.result_json(json({{"schema", 1},
+                              {"vm", operation_.found.name},
+                              {"command", launch_.command},
+                              {"stock", options_.stock},
                               {"status", ending.result.status ? json(*ending.result.status) : json()},
                               {"signal", ending.result.signal.empty() ? json() : json(ending.result.signal)},
-                              {"exit", ending.status()}, {"pid", ending.pid ? json(*ending.pid) : json()},
-                              {"stdout", ending.result.out}, {"stderr", ending.result.err},
+                              {"exit", ending.status()},
+                              {"pid", ending.pid ? json(*ending.pid) : json()},
+                              {"stdout", ending.result.out},
+                              {"stderr", ending.result.err},
                               {"receipt", parsed.is_object() ? parsed : json()}})
                             .dump(-1, ' ', false, json::error_handler_t::replace));
     return ending.status();
@@ -172,7 +216,7 @@ class Run {
   const RunOptions& options_;
   Operation& operation_;
   LibraryOrigin origin_;
-  bool mapped_ = false;   ///< a library that writes no receipts was seen in the process
+  bool mapped_ = false;  ///< a library that writes no receipts was seen in the process
   GuestFacts facts_;
   Launch launch_;
 };

@@ -23,7 +23,9 @@ struct VmLine {
   json detail = json::object();
 };
 
-std::string dumped(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string dumped(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 /// What the journal says about one VM, without looking at its guest.
 struct Recorded {
@@ -52,11 +54,16 @@ void add_guest(VmLine& line, const Drift& drift) {
   json agents = json::array();
   for (const auto& agent : drift.agents) {
     line.workloads.push_back(agent.label + (agent.running ? " ✓" : " ✗"));
-    agents.push_back({{"label", agent.label}, {"domain", agent.domain}, {"running", agent.running}, {"pid", agent.pid ? json(*agent.pid) : json()}});
+    agents.push_back(
+        {{"label", agent.label}, {"domain", agent.domain}, {"running", agent.running}, {"pid", agent.pid ? json(*agent.pid) : json()}});
   }
   line.detail["agents"] = agents;
-  if (drift.stale) { line.note = "started before the preference was set: lumelift unlock " + line.name; }
-  if (!drift.differences.empty()) { line.note = fmt::format("{} (lumelift unlock {})", drift.differences.front(), line.name); }
+  if (drift.stale) {
+    line.note = "started before the preference was set: lumelift unlock " + line.name;
+  }
+  if (!drift.differences.empty()) {
+    line.note = fmt::format("{} (lumelift unlock {})", drift.differences.front(), line.name);
+  }
 }
 
 VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, const Lume& lume, Journal& journal,
@@ -64,24 +71,34 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   VmLine line{vm.name, vm.status, vm.os, "–", "–", {}, {}, false, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
   line.detail.update({{"claims_preference", known.claims}, {"os", vm.os}, {"address", vm.address ? json(*vm.address) : json()}});
-  if (known.unfinished) { line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name); }
+  if (known.unfinished) {
+    line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name);
+  }
   if (!known.committed) {
     line.unlocked = known.unfinished ? "unfinished" : "no";
     return line;
   }
   line.unlocked = "yes, when it runs";
   const bool lost = known.relies && preference != PrefValue(true);
-  const std::string lost_note = fmt::format("the host preference is {} now, which counts from the next start on: lumelift unlock {}", shown(preference), vm.name);
+  const std::string lost_note =
+      fmt::format("the host preference is {} now, which counts from the next start on: lumelift unlock {}", shown(preference), vm.name);
   line.lost = lost;
-  if (lost) { line.unlocked = "no"; line.note = lost_note; }
-  if (vm.power() != Power::running) { return line; }
+  if (lost) {
+    line.unlocked = "no";
+    line.note = lost_note;
+  }
+  if (vm.power() != Power::running) {
+    return line;
+  }
   TargetOptions one = target;
   one.vm = vm.name;
   try {
     GuestLink link(lume, journal, context.console, vm.name, one.login, GuestLink::Pinning::check_only);
     line.note.clear();
     add_guest(line, look_for_drift(link, journal, claims));
-    if (lost && line.note.empty()) { line.note = lost_note; }
+    if (lost && line.note.empty()) {
+      line.note = lost_note;
+    }
   } catch (const Error& error) {
     line.unlocked = "unknown";
     line.note = error.message();
@@ -93,22 +110,36 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
 std::string next_step(const std::vector<VmLine>& lines) {
   const auto first = [&](auto fits) { return std::find_if(lines.begin(), lines.end(), fits); };
   const auto with = [&](std::string_view word) { return first([&](const VmLine& line) { return line.unlocked == word; }); };
-  if (const auto line = with("unfinished"); line != lines.end()) { return sys::shown({"lumelift", "rollback", line->name}); }
-  for (const char* word : {"stale", "drifted"}) {
-    if (const auto line = with(word); line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
+  if (const auto line = with("unfinished"); line != lines.end()) {
+    return sys::shown({"lumelift", "rollback", line->name});
   }
-  if (const auto line = first([](const VmLine& one) { return one.lost; }); line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
-  if (const auto line = with("unknown"); line != lines.end()) { return sys::shown({"lumelift", "doctor", line->name}); }
-  if (const auto line = with("yes"); line != lines.end()) { return sys::shown({"lumelift", "verify", line->name}); }
+  for (const char* word : {"stale", "drifted"}) {
+    if (const auto line = with(word); line != lines.end()) {
+      return sys::shown({"lumelift", "unlock", line->name});
+    }
+  }
+  if (const auto line = first([](const VmLine& one) { return one.lost; }); line != lines.end()) {
+    return sys::shown({"lumelift", "unlock", line->name});
+  }
+  if (const auto line = with("unknown"); line != lines.end()) {
+    return sys::shown({"lumelift", "doctor", line->name});
+  }
+  if (const auto line = with("yes"); line != lines.end()) {
+    return sys::shown({"lumelift", "verify", line->name});
+  }
   for (const char* state : {"running", "stopped"}) {
     const auto line = first([&](const VmLine& one) { return one.unlocked == "no" && one.state == state && one.os != "linux"; });
-    if (line != lines.end()) { return sys::shown({"lumelift", "unlock", line->name}); }
+    if (line != lines.end()) {
+      return sys::shown({"lumelift", "unlock", line->name});
+    }
   }
   return "";
 }
 
 std::vector<Vm> vms_to_show(const Lume& lume, const Journal& journal, const std::string& wanted, std::vector<std::string>& notes) {
-  if (!wanted.empty()) { return {find_vm(lume, wanted)}; }
+  if (!wanted.empty()) {
+    return {find_vm(lume, wanted)};
+  }
   std::vector<Vm> vms;
   try {
     vms = lume.list();
@@ -117,9 +148,13 @@ std::vector<Vm> vms_to_show(const Lume& lume, const Journal& journal, const std:
   }
   // VMs of ours that the list leaves out, broken ones among them, still have a line.
   std::set<std::string> names;
-  for (const auto& vm : vms) { names.insert(vm.name); }
+  for (const auto& vm : vms) {
+    names.insert(vm.name);
+  }
   for (const auto& run : journal.live_runs()) {
-    if (!names.insert(run.vm).second) { continue; }
+    if (!names.insert(run.vm).second) {
+      continue;
+    }
     Vm gone;
     gone.name = run.vm;
     gone.status = "not listed";
@@ -143,13 +178,21 @@ int run_status(Context& context, const StatusOptions& options) {
     lines.push_back(line_for(context, options.target, vm, lume, journal, claims, preference));
   }
   std::vector<std::string> holders;
-  for (const auto& claim : claims) { holders.push_back(claim.vm); }
+  for (const auto& claim : claims) {
+    holders.push_back(claim.vm);
+  }
 
   const std::string next = options.target.vm.empty() ? next_step(lines) : "";
   if (context.console.json()) {
-    json object = {{"schema", 1}, {"next", next}, {"host", {{"chip", facts.chip}, {"model", facts.model}, {"os", facts.os}, {"build", facts.build}}},
-                   {"preference", {{"now", json::parse(to_json(preference))}, {"before", claims.empty() ? json() : json::parse(claims.front().before)}, {"claims", holders}}},
-                   {"vms", json::array()}, {"notes", notes}};
+    json object = {{"schema", 1},
+                   {"next", next},
+                   {"host", {{"chip", facts.chip}, {"model", facts.model}, {"os", facts.os}, {"build", facts.build}}},
+                   {"preference",
+                    {{"now", json::parse(to_json(preference))},
+                     {"before", claims.empty() ? json() : json::parse(claims.front().before)},
+                     {"claims", holders}}},
+                   {"vms", json::array()},
+                   {"notes", notes}};
     for (auto& line : lines) {
       line.detail.update({{"name", line.name}, {"state", line.state}, {"unlocked", line.unlocked}, {"note", line.note}});
       object["vms"].push_back(line.detail);
@@ -158,7 +201,10 @@ int run_status(Context& context, const StatusOptions& options) {
     return 0;
   }
   std::string head = fmt::format("HOST  {}, macOS {}    preference {}", cleaned(facts.chip), cleaned(facts.os), shown(preference));
-  if (!claims.empty()) { head += fmt::format(" (was {})    claims: {}", shown(pref_from_json(claims.front().before)), cleaned(fmt::format("{}", fmt::join(holders, ", ")))); }
+  if (!claims.empty()) {
+    head += fmt::format(" (was {})    claims: {}", shown(pref_from_json(claims.front().before)),
+                        cleaned(fmt::format("{}", fmt::join(holders, ", "))));
+  }
   std::vector<std::vector<std::string>> rows = {{"VM", "STATE", "GUEST", "UNLOCKED", "WORKLOADS", "NOTE"}};
   for (const auto& line : lines) {
     const Style style = line.unlocked == "yes" ? Style::good : line.unlocked == "no" || line.unlocked == "–" ? Style::plain : Style::warn;
@@ -166,8 +212,12 @@ int run_status(Context& context, const StatusOptions& options) {
                     line.workloads.empty() ? "–" : cleaned(fmt::format("{}", fmt::join(line.workloads, ", "))), cleaned(line.note)});
   }
   context.console.result(head + "\n" + table(rows) + (next.empty() ? "" : "\nnext: " + cleaned(next)));
-  for (const auto& note : notes) { context.console.warn(note); }
-  if (lines.empty()) { context.console.result("No VMs. Make one with lume, then: lumelift unlock VM"); }
+  for (const auto& note : notes) {
+    context.console.warn(note);
+  }
+  if (lines.empty()) {
+    context.console.result("No VMs. Make one with lume, then: lumelift unlock VM");
+  }
   return 0;
 }
 

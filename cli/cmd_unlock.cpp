@@ -24,7 +24,7 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds guest_answer{15'000};
-constexpr Milliseconds look_limit{120'000};   // hashing what stands in the guest already
+constexpr Milliseconds look_limit{120'000};  // hashing what stands in the guest already
 constexpr Milliseconds agent_limit{20'000};
 constexpr std::size_t library_cap = 64u << 20;
 
@@ -32,7 +32,9 @@ constexpr std::size_t library_cap = 64u << 20;
 class Unlock {
  public:
   Unlock(Context& context, const UnlockOptions& options)
-      : context_(context), options_(options), input_(read_unlock_input(context, options.profile, options.workload, options.library)),
+      : context_(context),
+        options_(options),
+        input_(read_unlock_input(context, options.profile, options.workload, options.library)),
         share_(input_, context.state_dir),
         operation_(context, options.target, "unlock", options.dry_run ? Operation::Touch::nothing : Operation::Touch::world) {}
 
@@ -41,15 +43,21 @@ class Unlock {
     look_at_host();
     Plan host_plan = plan_host(view_, restart_from(options_.restart), options_.host_preference == "set");
     share_.add_to(host_plan);
-    if (options_.dry_run) { return show_plan(host_plan); }
+    if (options_.dry_run) {
+      return show_plan(host_plan);
+    }
     try {
       carry_out(host_plan);
       commit();
     } catch (Error& error) {
-      if (run_) { operation_.take_back(*run_, error); }
+      if (run_) {
+        operation_.take_back(*run_, error);
+      }
       throw;
     } catch (const sys::Interrupted&) {
-      if (run_) { return operation_.take_back_interrupted(*run_); }
+      if (run_) {
+        return operation_.take_back_interrupted(*run_);
+      }
       throw;
     }
     show_report();
@@ -66,7 +74,9 @@ class Unlock {
     view_.preference = operation_.host.preference(feature_level_key());
     view_.claims = operation_.journal->claims(resource_of(feature_level_key()));
     for (const auto& claim : view_.claims) {
-      if (const auto set = claimed_up(claim)) { view_.preference_since = std::max(view_.preference_since.value_or(0), *set); }
+      if (const auto set = claimed_up(claim)) {
+        view_.preference_since = std::max(view_.preference_since.value_or(0), *set);
+      }
     }
     report_.vm = view_.vm.name;
     report_.lume = operation_.lume_version;
@@ -74,7 +84,9 @@ class Unlock {
     report_.goal = goal_digest(input_);
     report_.kit = kit_digest(input_);
     report_.preference_before = view_.preference;
-    if (view_.vm.power() == Power::running && options_.restart != "always") { look_at_running_guest(); }
+    if (view_.vm.power() == Power::running && options_.restart != "always") {
+      look_at_running_guest();
+    }
     console().say(report_.headline());
   }
 
@@ -83,9 +95,12 @@ class Unlock {
     try {
       operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     } catch (const Error& error) {
-      constexpr std::array stays_so = {"guest-host-key-changed", "guest-host-key-kind", "guest-auth-failed", "guest-blocked", "vm-address-shared"};
+      constexpr std::array stays_so = {"guest-host-key-changed", "guest-host-key-kind", "guest-auth-failed", "guest-blocked",
+                                       "vm-address-shared"};
       const bool restart_helps = std::find(stays_so.begin(), stays_so.end(), error.id()) == stays_so.end();
-      if (!restart_helps || view_.preference == PrefValue(true)) { throw; }
+      if (!restart_helps || view_.preference == PrefValue(true)) {
+        throw;
+      }
       console().detail("the running guest does not answer: " + error.message());
       return;
     }
@@ -102,7 +117,9 @@ class Unlock {
   Plan look_at_guest() {
     Guest& guest = operation_.link->guest();
     goal_ = goal(*report_.guest);
-    if (input_.workload) { judge_workload(); }
+    if (input_.workload) {
+      judge_workload();
+    }
     const bool read_all = options_.verify || operation_.engine->plug_pulled();
     const auto seen = look_at(guest, goal_, read_all ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
     std::vector<AgentSeen> agents;
@@ -126,7 +143,9 @@ class Unlock {
     const InjectionTerms terms = guest_terms(*report_.guest, slices_of(sys::read_file(input_.kit.front().file, library_cap)));
     const FileView files = copied_layout(*input_.workload, input_.sources, report_.guest->home, guest_files(*operation_.link));
     for (const auto& remark : judge_agents(*input_.workload, files, report_.guest->home, terms, Absent::refused)) {
-      if (std::find(input_.remarks.begin(), input_.remarks.end(), remark) == input_.remarks.end()) { console().warn(remark); }
+      if (std::find(input_.remarks.begin(), input_.remarks.end(), remark) == input_.remarks.end()) {
+        console().warn(remark);
+      }
     }
   }
 
@@ -155,9 +174,15 @@ class Unlock {
   }
 
   void apply(const Plan& plan) {
-    for (const auto& note : plan.notes) { console().say("  " + note); }
-    if (plan.steps.empty()) { return; }
-    if (!run_) { run_ = operation_.journal->begin(view_.vm.name, "unlock"); }
+    for (const auto& note : plan.notes) {
+      console().say("  " + note);
+    }
+    if (plan.steps.empty()) {
+      return;
+    }
+    if (!run_) {
+      run_ = operation_.journal->begin(view_.vm.name, "unlock");
+    }
     operation_.engine->apply(*run_, plan);
     report_.steps.insert(report_.steps.end(), plan.steps.begin(), plan.steps.end());
   }
@@ -167,7 +192,9 @@ class Unlock {
       const auto* power = std::get_if<SetPower>(&step);
       return power != nullptr && power->after == Power::stopped;
     });
-    if (stops && options_.restart == "idle") { refuse_in_use(operation_, Counted::sessions_and_workloads); }
+    if (stops && options_.restart == "idle") {
+      refuse_in_use(operation_, Counted::sessions_and_workloads);
+    }
     apply(host_plan);
     operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     if (!report_.guest || operation_.engine->started_ago()) {
@@ -187,7 +214,9 @@ class Unlock {
   void check_fresh_boot() {
     const auto started = operation_.engine->started_ago();
     constexpr std::int64_t clock_slack_s = 10;
-    if (!started || report_.guest->up_seconds <= started->count() / 1000 + clock_slack_s) { return; }
+    if (!started || report_.guest->up_seconds <= started->count() / 1000 + clock_slack_s) {
+      return;
+    }
     throw Error(ErrorKind::failed, "guest-not-restarted",
                 fmt::format("the guest that answers for '{}' at {} is up for {} s, but the VM was started {} s ago", view_.vm.name,
                             operation_.link->address(), report_.guest->up_seconds, started->count() / 1000))
@@ -199,13 +228,20 @@ class Unlock {
     report_.probes = run_probes(guest, goal_, input_.profile);
     const auto missing = shortfalls(*report_.probes, input_.profile);
     if (!missing.empty()) {
-      Error error(ErrorKind::unproven, "probe-not-unlocked", fmt::format("the guest's answers are not what profile '{}' promises", input_.profile.name));
-      for (const auto& line : missing) { error.note(line); }
+      Error error(ErrorKind::unproven, "probe-not-unlocked",
+                  fmt::format("the guest's answers are not what profile '{}' promises", input_.profile.name));
+      for (const auto& line : missing) {
+        error.note(line);
+      }
       throw error;
     }
     console().step("probe", report_.probe_line());
-    for (std::size_t i = 0; i < goal_.agents.size(); ++i) { prove(goal_.agents[i], glimpses_.at(i)); }
-    if (!goal_.agents.empty()) { await_ready(); }
+    for (std::size_t i = 0; i < goal_.agents.size(); ++i) {
+      prove(goal_.agents[i], glimpses_.at(i));
+    }
+    if (!goal_.agents.empty()) {
+      await_ready();
+    }
   }
 
   void prove(const GuestGoal::Agent& agent, const AgentGlimpse& before) {
@@ -213,11 +249,13 @@ class Unlock {
     const auto since = loaded.find(agent.label);
     GuestLink& link = *operation_.link;
     const Deadline deadline = Deadline::in(agent_limit);
-    report_.agents.push_back({agent, goal_.receipts ? prove_agent(link.guest(), link.transfer(), agent, since == loaded.end() ? before : since->second, deadline)
-                                                    : prove_agent_by_mapping(link.session(), link.transfer(), agent, goal_.library, deadline)});
+    report_.agents.push_back(
+        {agent, goal_.receipts ? prove_agent(link.guest(), link.transfer(), agent, since == loaded.end() ? before : since->second, deadline)
+                               : prove_agent_by_mapping(link.session(), link.transfer(), agent, goal_.library, deadline)});
     console().step("agent", report_.agents.back().line());
     if (report_.agents.back().proof.library == AgentProof::Library::armed) {
-      report_.warnings.push_back(fmt::format("{} has asked for no GPU yet: the library is in it and armed, its answers are not seen yet", agent.label));
+      report_.warnings.push_back(
+          fmt::format("{} has asked for no GPU yet: the library is in it and armed, its answers are not seen yet", agent.label));
     }
   }
 
@@ -232,13 +270,20 @@ class Unlock {
 
   /// Whether this combination is published, proven here or untested; a first success is remembered.
   void take_standing() {
-    const CompatKey key{report_.host.chip, report_.host.build, report_.guest->os, report_.guest->build, input_.kit.front().state.sha256,
-                        input_.profile.name, input_.workload ? input_.workload->name : ""};
+    const CompatKey key{report_.host.chip,
+                        report_.host.build,
+                        report_.guest->os,
+                        report_.guest->build,
+                        input_.kit.front().state.sha256,
+                        input_.profile.name,
+                        input_.workload ? input_.workload->name : ""};
     try {
       const Standing standing = CompatBook::load(context_.state_dir).standing(key);
       report_.standing = standing_text(standing);
       const bool news = standing != Standing::proven_here && standing != Standing::unlocked_here && standing != Standing::failing;
-      if (run_ && news) { CompatBook::add(context_.state_dir, {key, Outcome::reported_only, fmt::format("run {}", *run_), sys::wall_seconds()}); }
+      if (run_ && news) {
+        CompatBook::add(context_.state_dir, {key, Outcome::reported_only, fmt::format("run {}", *run_), sys::wall_seconds()});
+      }
     } catch (const Error& error) {
       report_.warnings.push_back("what is known of this combination cannot be kept: " + error.message());
     }
@@ -248,7 +293,9 @@ class Unlock {
   void commit() {
     take_standing();
     for (auto& file : goal_.files) {
-      if (const auto hash = operation_.engine->hashes().find(file.path); hash != operation_.engine->hashes().end()) { file.state.sha256 = hash->second; }
+      if (const auto hash = operation_.engine->hashes().find(file.path); hash != operation_.engine->hashes().end()) {
+        file.state.sha256 = hash->second;
+      }
     }
     report_.files = goal_.files;
     report_.library = to_json(input_.library);
@@ -259,11 +306,15 @@ class Unlock {
     report_.total = watch_.elapsed();
     report_.vm_time = operation_.engine->vm_time();
     report_.connections = operation_.link->connections();
-    if (run_) { operation_.journal->set_run(*run_, RunState::committed, report_.json()); }
+    if (run_) {
+      operation_.journal->set_run(*run_, RunState::committed, report_.json());
+    }
   }
 
   void show_report() {
-    for (const auto& warning : report_.warnings) { console().warn(warning); }
+    for (const auto& warning : report_.warnings) {
+      console().warn(warning);
+    }
     if (console().json()) {
       console().result_json(report_.json());
     } else {
@@ -279,7 +330,7 @@ class Unlock {
   Operation operation_;
   HostView view_;
   GuestGoal goal_;
-  std::vector<AgentGlimpse> glimpses_;   ///< of each agent before anything was done about it
+  std::vector<AgentGlimpse> glimpses_;  ///< of each agent before anything was done about it
   LogMarks log_marks_;
   std::optional<RunId> run_;
   UnlockReport report_;
@@ -287,6 +338,8 @@ class Unlock {
 
 }  // namespace
 
-int run_unlock(Context& context, const UnlockOptions& options) { return Unlock(context, options).go(); }
+int run_unlock(Context& context, const UnlockOptions& options) {
+  return Unlock(context, options).go();
+}
 
 }  // namespace lumelift

@@ -22,7 +22,9 @@ std::string text_of(const Console& console, const std::string& vm, const std::ve
 
 std::string json_of(const std::string& vm, const std::vector<Check>& checks, bool passed) {
   json list = json::array();
-  for (const auto& check : checks) { list.push_back({{"id", check.id}, {"passed", check.passed}, {"evidence", check.evidence}}); }
+  for (const auto& check : checks) {
+    list.push_back({{"id", check.id}, {"passed", check.passed}, {"evidence", check.evidence}});
+  }
   return json({{"schema", 1}, {"vm", vm}, {"verified", passed}, {"checks", list}}).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

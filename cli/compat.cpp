@@ -28,7 +28,9 @@ constexpr Field fields[] = {{"chip", &CompatKey::chip},
                             {"profile", &CompatKey::profile},
                             {"workload", &CompatKey::workload}};
 
-fs::path book_path(const fs::path& state_dir) { return state_dir / "compat.json"; }
+fs::path book_path(const fs::path& state_dir) {
+  return state_dir / "compat.json";
+}
 
 Error unreadable(const fs::path& path, std::string_view why) {
   return Error(ErrorKind::failed, "compat-unreadable", fmt::format("'{}' {}", path.string(), why))
@@ -73,15 +75,20 @@ Outcome outcome_of(const WorkloadReport& workload) {
 }
 
 /// Both known and different.
-bool differ(const std::string& a, const std::string& b) { return !a.empty() && !b.empty() && a != b; }
+bool differ(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() && a != b;
+}
 
 }  // namespace
 
 std::string_view outcome_text(Outcome outcome) {
   switch (outcome) {
-    case Outcome::verified: return "verified";
-    case Outcome::reported_only: return "reported only";
-    case Outcome::failing: break;
+    case Outcome::verified:
+      return "verified";
+    case Outcome::reported_only:
+      return "reported only";
+    case Outcome::failing:
+      break;
   }
   return "failing";
 }
@@ -95,12 +102,18 @@ std::optional<Outcome> outcome_of(std::string_view text) {
 
 std::string_view standing_text(Standing standing) {
   switch (standing) {
-    case Standing::published: return "published evidence (M1 Ultra, Tahoe 26.5)";
-    case Standing::proven_here: return "proven on this host";
-    case Standing::unlocked_here: return "unlocked on this host before, not measured";
-    case Standing::failing: return "recorded on this host as failing";
-    case Standing::stale: return "proven on this host before a build or the library changed: measure again";
-    case Standing::untested: break;
+    case Standing::published:
+      return "published evidence (M1 Ultra, Tahoe 26.5)";
+    case Standing::proven_here:
+      return "proven on this host";
+    case Standing::unlocked_here:
+      return "unlocked on this host before, not measured";
+    case Standing::failing:
+      return "recorded on this host as failing";
+    case Standing::stale:
+      return "proven on this host before a build or the library changed: measure again";
+    case Standing::untested:
+      break;
   }
   return "untested";
 }
@@ -138,9 +151,8 @@ void CompatBook::add(const fs::path& state_dir, const CompatRecord& record) {
 std::size_t CompatBook::forget(const fs::path& state_dir, std::string_view workload) {
   const auto lock = locked(state_dir);
   auto book = load(state_dir);
-  const auto count = std::erase_if(book.records_, [&](const CompatRecord& record) {
-    return workload.empty() || record.key.workload == workload;
-  });
+  const auto count =
+      std::erase_if(book.records_, [&](const CompatRecord& record) { return workload.empty() || record.key.workload == workload; });
   if (count > 0) sys::write_file(book_path(state_dir), text_of(book.records_), 0600);
   return count;
 }

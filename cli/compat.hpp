@@ -13,13 +13,13 @@ namespace lumelift {
 
 /// One combination whose behaviour may differ from any other. Empty fields are unknown.
 struct CompatKey {
-  std::string chip;            ///< "Apple M1 Ultra", as sysctl says it, without "(Virtual)"
-  std::string host_build;      ///< "25F84"
-  std::string guest_os;        ///< "26.5.2"
+  std::string chip;        ///< "Apple M1 Ultra", as sysctl says it, without "(Virtual)"
+  std::string host_build;  ///< "25F84"
+  std::string guest_os;    ///< "26.5.2"
   std::string guest_build;
   std::string library_sha256;
-  std::string profile;         ///< "tested", "minimal"
-  std::string workload;        ///< what was run; empty for the probe alone
+  std::string profile;   ///< "tested", "minimal"
+  std::string workload;  ///< what was run; empty for the probe alone
   bool operator==(const CompatKey&) const = default;
 };
 
@@ -34,18 +34,18 @@ enum class Outcome {
 struct CompatRecord {
   CompatKey key;
   Outcome outcome = Outcome::reported_only;
-  std::string proof;            ///< SHA-256 of the SHA256SUMS of a bundle, a run id, or words
-  std::int64_t recorded_at = 0; ///< seconds since 1970
+  std::string proof;             ///< SHA-256 of the SHA256SUMS of a bundle, a run id, or words
+  std::int64_t recorded_at = 0;  ///< seconds since 1970
   bool operator==(const CompatRecord&) const = default;
 };
 
 /// Where a combination stands, as `unlock` says it.
 enum class Standing {
-  published,    ///< somebody published evidence for this chip, guest version and profile
-  proven_here,  ///< a benchmark of this host says so, with these builds and this library
-  unlocked_here,///< the answers changed here, with these builds and this library; no benchmark was kept
-  failing,      ///< recorded here as not working, with these builds and this library
-  stale,        ///< recorded here, but a build or the library has changed since
+  published,      ///< somebody published evidence for this chip, guest version and profile
+  proven_here,    ///< a benchmark of this host says so, with these builds and this library
+  unlocked_here,  ///< the answers changed here, with these builds and this library; no benchmark was kept
+  failing,        ///< recorded here as not working, with these builds and this library
+  stale,          ///< recorded here, but a build or the library has changed since
   untested,
 };
 /// "published evidence (M1 Ultra, Tahoe 26.5)", "proven on this host", …
@@ -77,7 +77,8 @@ class CompatBook {
 
 /// What a report proves, a record for each workload: `base` with the workload's name. An unlock that made one slower is failing;
 /// what did not change works; without a comparison with the stock guest it is reported only.
-[[nodiscard]] std::vector<CompatRecord> compat_records(const Report& report, const CompatKey& base, const std::string& proof, std::int64_t now);
+[[nodiscard]] std::vector<CompatRecord> compat_records(const Report& report, const CompatKey& base, const std::string& proof,
+                                                       std::int64_t now);
 
 /// Evidence was published for chip, guest version and profile of `key` (Apple M1 Ultra, macOS 26.5, profile "tested").
 [[nodiscard]] bool published(const CompatKey& key);

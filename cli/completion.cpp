@@ -55,8 +55,8 @@ class Completer {
 
   const CommandEntry* child(const CommandEntry& command, const std::string& word) const {
     const std::string name = command.name.empty() ? word : command.name + " " + word;
-    const auto found = std::find_if(reference_.commands.begin(), reference_.commands.end(),
-                                    [&](const CommandEntry& one) { return one.name == name; });
+    const auto found =
+        std::find_if(reference_.commands.begin(), reference_.commands.end(), [&](const CommandEntry& one) { return one.name == name; });
     return found == reference_.commands.end() ? nullptr : &*found;
   }
 

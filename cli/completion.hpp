@@ -26,8 +26,7 @@ using LiveNames = std::function<std::vector<std::string>(std::string_view placeh
 
 /// `words` are those after the program's name up to the cursor; the last one, possibly empty, is being typed. A "="
 /// that a shell made a word of its own is understood. Pure but for `live`, which is asked at most once.
-[[nodiscard]] Completion complete(const Reference& reference, const std::vector<std::string>& words,
-                                  const LiveNames& live);
+[[nodiscard]] Completion complete(const Reference& reference, const std::vector<std::string>& words, const LiveNames& live);
 
 /// For the shells' scripts: "word<TAB>meaning" a line, last ":files" or ":folders". Words with control characters are
 /// left out.

@@ -13,24 +13,32 @@
 namespace lumelift {
 namespace {
 
-constexpr std::size_t verb_column = 10;           // "  copy      …"
-constexpr std::int64_t bar_after_ms = 1000;       // a copy that is over sooner shows no bar
+constexpr std::size_t verb_column = 10;      // "  copy      …"
+constexpr std::int64_t bar_after_ms = 1000;  // a copy that is over sooner shows no bar
 constexpr std::int64_t bar_every_ms = 100;
 
 const char* code_of(Style style) {
   switch (style) {
-    case Style::good: return "\x1b[32m";
-    case Style::warn: return "\x1b[33m";
-    case Style::bad: return "\x1b[31m";
-    case Style::dim: return "\x1b[2m";
-    case Style::bold: return "\x1b[1m";
-    case Style::plain: break;
+    case Style::good:
+      return "\x1b[32m";
+    case Style::warn:
+      return "\x1b[33m";
+    case Style::bad:
+      return "\x1b[31m";
+    case Style::dim:
+      return "\x1b[2m";
+    case Style::bold:
+      return "\x1b[1m";
+    case Style::plain:
+      break;
   }
   return "";
 }
 
 std::string painted(std::string_view text, Style style, bool color) {
-  if (!color || style == Style::plain) { return std::string(text); }
+  if (!color || style == Style::plain) {
+    return std::string(text);
+  }
   return fmt::format("{}{}\x1b[0m", code_of(style), text);
 }
 
@@ -38,7 +46,9 @@ std::string painted(std::string_view text, Style style, bool color) {
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n <= 0) { return; }
+    if (n <= 0) {
+      return;
+    }
     text.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -59,7 +69,9 @@ Console::Console(Options options) : options_(options) {
   err_color_ = forced || (wanted && err_tty_);
 }
 
-std::string Console::styled(std::string_view text, Style style) const { return painted(text, style, out_color_); }
+std::string Console::styled(std::string_view text, Style style) const {
+  return painted(text, style, out_color_);
+}
 
 void Console::result(std::string_view text) {
   end_progress();
@@ -76,7 +88,9 @@ void Console::result(std::string_view text) {
     out += text.substr(escape, end + 1 - escape);
     at = end + 1;
   }
-  if (out.empty() || out.back() != '\n') { out += '\n'; }
+  if (out.empty() || out.back() != '\n') {
+    out += '\n';
+  }
   write_all(STDOUT_FILENO, out);
 }
 
@@ -96,7 +110,8 @@ void Console::pass(std::string_view bytes, Stream stream) {
       pollfd room{fd, POLLOUT, 0};
       ::poll(&room, 1, -1);
     } else {
-      throw Error(ErrorKind::failed, "output-closed", fmt::format("nobody reads standard {} any more", stream == Stream::out ? "output" : "error"));
+      throw Error(ErrorKind::failed, "output-closed",
+                  fmt::format("nobody reads standard {} any more", stream == Stream::out ? "output" : "error"));
     }
   }
 }
@@ -107,24 +122,36 @@ void Console::line(std::string_view text) {
 }
 
 void Console::step(std::string_view verb, std::string_view text) {
-  if (options_.verbosity < 0) { return; }
+  if (options_.verbosity < 0) {
+    return;
+  }
   line(fmt::format("  {}{}", painted(fmt::format("{:<{}}", cleaned(verb), verb_column), Style::dim, err_color_), cleaned(text)));
 }
 
 void Console::say(std::string_view text) {
-  if (options_.verbosity >= 0) { line(cleaned(text)); }
+  if (options_.verbosity >= 0) {
+    line(cleaned(text));
+  }
 }
 
-void Console::warn(std::string_view text) { line(painted("warning: ", Style::warn, err_color_) + cleaned(text)); }
+void Console::warn(std::string_view text) {
+  line(painted("warning: ", Style::warn, err_color_) + cleaned(text));
+}
 
 void Console::detail(std::string_view text) {
-  if (options_.verbosity > 0) { line(painted("  . " + cleaned(text), Style::dim, err_color_)); }
+  if (options_.verbosity > 0) {
+    line(painted("  . " + cleaned(text), Style::dim, err_color_));
+  }
 }
 
 void Console::error(const Error& error) {
   std::string text = painted(fmt::format("error[{}]: ", error.id()), Style::bad, err_color_) + cleaned(error.message());
-  for (const auto& detail : error.details()) { text += "\n  " + cleaned(detail); }
-  if (!error.fix().empty()) { text += "\n  " + painted("next: ", Style::bold, err_color_) + cleaned(error.fix()); }
+  for (const auto& detail : error.details()) {
+    text += "\n  " + cleaned(detail);
+  }
+  if (!error.fix().empty()) {
+    text += "\n  " + painted("next: ", Style::bold, err_color_) + cleaned(error.fix());
+  }
   line(text);
   if (options_.json) {
     const nlohmann::json object = {{"error",
@@ -138,25 +165,32 @@ void Console::error(const Error& error) {
 }
 
 void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
-  if (!err_tty_ || options_.verbosity < 0) { return; }
+  if (!err_tty_ || options_.verbosity < 0) {
+    return;
+  }
   const std::int64_t now = now_ms();
-  if (bar_started_ms_ == 0) { bar_started_ms_ = now; }
+  if (bar_started_ms_ == 0) {
+    bar_started_ms_ = now;
+  }
   const std::int64_t spent = now - bar_started_ms_;
-  if (spent < bar_after_ms || (done < total && now - bar_drawn_ms_ < bar_every_ms)) { return; }
+  if (spent < bar_after_ms || (done < total && now - bar_drawn_ms_ < bar_every_ms)) {
+    return;
+  }
   bar_drawn_ms_ = now;
   const double rate = static_cast<double>(done) * 1000 / static_cast<double>(spent);
   const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
   constexpr std::size_t width = 24;
   const std::size_t filled = total > 0 ? static_cast<std::size_t>(width * done / total) : width;
-  write_all(STDERR_FILENO,
-            fmt::format("\r\x1b[K  {:<{}}{} [{:#<{}}{:.<{}}] {} of {}  {}/s  {:.0f} s left", "copy", verb_column,
-                        cleaned(what, 60), "", filled, "", width - filled, shown_bytes(done), shown_bytes(total),
-                        shown_bytes(static_cast<std::uint64_t>(rate)), left));
+  write_all(STDERR_FILENO, fmt::format("\r\x1b[K  {:<{}}{} [{:#<{}}{:.<{}}] {} of {}  {}/s  {:.0f} s left", "copy", verb_column,
+                                       cleaned(what, 60), "", filled, "", width - filled, shown_bytes(done), shown_bytes(total),
+                                       shown_bytes(static_cast<std::uint64_t>(rate)), left));
   bar_shown_ = true;
 }
 
 void Console::end_progress() {
-  if (bar_shown_) { write_all(STDERR_FILENO, "\r\x1b[K"); }
+  if (bar_shown_) {
+    write_all(STDERR_FILENO, "\r\x1b[K");
+  }
   bar_shown_ = false;
   bar_started_ms_ = bar_drawn_ms_ = 0;
 }

@@ -17,8 +17,7 @@ using sys::Milliseconds;
 constexpr Milliseconds answer{30'000}, walking{300'000};
 
 Error in_the_way(const fs::path& path) {
-  return Error(ErrorKind::usage, "host-path-unsafe",
-               fmt::format("'{}' is in the way and was left alone", path.string()))
+  return Error(ErrorKind::usage, "host-path-unsafe", fmt::format("'{}' is in the way and was left alone", path.string()))
       .fix("move it away, or copy to another place");
 }
 
@@ -32,8 +31,7 @@ void make_folder(const fs::path& path, CopyReport& report) {
   }
   std::error_code fault;
   if (!fs::create_directory(path, fault)) {
-    throw Error(ErrorKind::failed, "file-unwritable",
-                fmt::format("cannot make {}: {}", path.string(), fault.message()));
+    throw Error(ErrorKind::failed, "file-unwritable", fmt::format("cannot make {}: {}", path.string(), fault.message()));
   }
   ++report.folders;
 }
@@ -47,16 +45,14 @@ void make_link(const fs::path& path, const std::string& target, CopyReport& repo
   fs::remove(path, fault);
   fs::create_symlink(target, path, fault);
   if (fault) {
-    throw Error(ErrorKind::failed, "file-unwritable",
-                fmt::format("cannot make {}: {}", path.string(), fault.message()));
+    throw Error(ErrorKind::failed, "file-unwritable", fmt::format("cannot make {}: {}", path.string(), fault.message()));
   }
   ++report.links;
 }
 
 }  // namespace
 
-void copy_out(GuestLink& link, Console& console, const std::vector<std::string>& sources, const std::string& to,
-              CopyReport& report) {
+void copy_out(GuestLink& link, Console& console, const std::vector<std::string>& sources, const std::string& to, CopyReport& report) {
   const bool into = sources.size() > 1 || to.ends_with("/") || fs::is_directory(to);
   if (into && !fs::is_directory(to)) {
     make_folder(fs::absolute(to).lexically_normal(), report);
@@ -85,8 +81,8 @@ void copy_out(GuestLink& link, Console& console, const std::vector<std::string>&
           throw in_the_way(here);
         }
         const auto shown = fs::path(here).filename().string();
-        const auto state = link.transfer().get_file(
-            item.from, here, [&](std::uint64_t done, std::uint64_t total) { console.progress(shown, done, total); });
+        const auto state = link.transfer().get_file(item.from, here,
+                                                    [&](std::uint64_t done, std::uint64_t total) { console.progress(shown, done, total); });
         console.end_progress();
         report.files.push_back({item.from, here, state});
       }

@@ -18,8 +18,7 @@ Error usage(const char* id, std::string message) {
 }
 
 Error escaping(const std::string& link, const std::string& target) {
-  return usage("copy-link-escapes",
-               fmt::format("'{}' is a link to '{}', which is outside of the copied folder", link, target))
+  return usage("copy-link-escapes", fmt::format("'{}' is a link to '{}', which is outside of the copied folder", link, target))
       .fix("copy what it points to into the folder, or take the link away");
 }
 
@@ -32,8 +31,7 @@ CopyItem file_item(const fs::path& file, const std::string& to) {
   if (::stat(file.c_str(), &about) != 0) {
     throw usage("file-unreadable", fmt::format("'{}' cannot be looked at", file.string()));
   }
-  CopyItem item{PathKind::file,       file.string(), to, {}, static_cast<std::uint64_t>(about.st_size),
-                about.st_mode & 0777u};
+  CopyItem item{PathKind::file, file.string(), to, {}, static_cast<std::uint64_t>(about.st_size), about.st_mode & 0777u};
   if (!S_ISREG(about.st_mode)) {
     throw special(file.string());
   }
@@ -128,19 +126,17 @@ std::vector<CopyItem> copy_items(const std::vector<std::string>& sources) {
   return items;
 }
 
-std::vector<CopyItem> copy_items(const std::string& folder, const std::string& name,
-                                 const std::vector<Guest::Entry>& entries) {
+std::vector<CopyItem> copy_items(const std::string& folder, const std::string& name, const std::vector<Guest::Entry>& entries) {
   std::vector<CopyItem> items{{PathKind::folder, folder, name, {}}};
   for (const auto& entry : entries) {
     // The guest's words decide where files go on this Mac, so they are checked part by part.
     const auto inside = entry.path.substr(std::min(entry.path.size(), folder.size() + 1));
     const fs::path parts(inside);
-    const bool plain = entry.path.starts_with(folder + "/") && !inside.empty() &&
-                       std::none_of(parts.begin(), parts.end(),
-                                    [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
+    const bool plain =
+        entry.path.starts_with(folder + "/") && !inside.empty() &&
+        std::none_of(parts.begin(), parts.end(), [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
     if (!plain) {
-      throw Error(ErrorKind::failed, "guest-path-unsafe",
-                  fmt::format("the guest names '{}' below '{}'", entry.path, folder));
+      throw Error(ErrorKind::failed, "guest-path-unsafe", fmt::format("the guest names '{}' below '{}'", entry.path, folder));
     }
     if (entry.kind == PathKind::other) {
       throw special(entry.path);

@@ -16,12 +16,15 @@ std::string counted(std::size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-bool was_sent(const Copied& file) { return file.how == Copied::How::sent || file.how == Copied::How::continued; }
+bool was_sent(const Copied& file) {
+  return file.how == Copied::How::sent || file.how == Copied::How::continued;
+}
 
 }  // namespace
 
 bool CopyReport::changes() const {
-  return folders + links > 0 || std::any_of(files.begin(), files.end(), [](const Copied& file) { return file.how != Copied::How::unchanged; });
+  return folders + links > 0 ||
+         std::any_of(files.begin(), files.end(), [](const Copied& file) { return file.how != Copied::How::unchanged; });
 }
 
 std::uint64_t CopyReport::moved() const {

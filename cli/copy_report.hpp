@@ -15,7 +15,7 @@ struct Copied {
   std::string from, to;
   FileState state;
   enum class How { sent, continued, mode_set, unchanged } how = How::sent;  ///< of a dry run: what would be done
-  std::uint64_t found = 0;  ///< bytes that an interrupted copy had left and that were right
+  std::uint64_t found = 0;                                                  ///< bytes that an interrupted copy had left and that were right
 };
 
 /// What a copy came to, for the console or as JSON.

@@ -48,8 +48,7 @@ void CopyIn::find_places(const std::vector<std::string>& sources, const std::str
   home_ = recalled.home;
   manifest_ = recalled.manifest;
   // A link is followed only where the words say that a folder is meant.
-  const bool is_folder =
-      recalled.seen[0].kind == PathKind::folder || (recalled.seen[0].kind == PathKind::link && to.ends_with("/"));
+  const bool is_folder = recalled.seen[0].kind == PathKind::folder || (recalled.seen[0].kind == PathKind::link && to.ends_with("/"));
   const bool into = is_folder || sources.size() > 1 || to.ends_with("/");
   if (into && recalled.seen[0].kind != PathKind::absent && !is_folder) {
     throw in_the_way(guest_path(to, home_), recalled.seen[0].kind);
@@ -119,8 +118,7 @@ void CopyIn::settle_known(CopyReport& report) {
     const auto* entry = trust_ == Trust::manifest ? manifest_.find(place.path, place.item.size, place.stamp) : nullptr;
     if (entry == nullptr) {
       unread.push_back(&place);
-    } else if (entry->source == SourceFile::stamp_of(place.item.from) ||
-               entry->sha256 == sys::sha256_file(place.item.from)) {
+    } else if (entry->source == SourceFile::stamp_of(place.item.from) || entry->sha256 == sys::sha256_file(place.item.from)) {
       keep_same(place, entry->sha256, report);
     } else {
       left_.push_back(&place);
@@ -155,8 +153,7 @@ void CopyIn::make_folders(CopyReport& report) {
   }
   report.folders = folders.size();
   for (std::size_t at = 0; at < folders.size() && !report.dry_run; at += entries_at_once) {
-    link_.guest().make_folders(
-        {folders.begin() + at, folders.begin() + std::min(folders.size(), at + entries_at_once)});
+    link_.guest().make_folders({folders.begin() + at, folders.begin() + std::min(folders.size(), at + entries_at_once)});
   }
 }
 
@@ -168,8 +165,8 @@ void CopyIn::make_links(CopyReport& report) {
     }
   }
   for (std::size_t at = 0; at < links.size(); at += entries_at_once) {
-    report.links += link_.guest().make_links(
-        {links.begin() + at, links.begin() + std::min(links.size(), at + entries_at_once)}, report.dry_run);
+    report.links +=
+        link_.guest().make_links({links.begin() + at, links.begin() + std::min(links.size(), at + entries_at_once)}, report.dry_run);
   }
 }
 

@@ -47,7 +47,6 @@ class CopyIn {
 };
 
 /// The other way. `sources` as CopyIn's `to`.
-void copy_out(GuestLink& link, Console& console, const std::vector<std::string>& sources, const std::string& to,
-              CopyReport& report);
+void copy_out(GuestLink& link, Console& console, const std::vector<std::string>& sources, const std::string& to, CopyReport& report);
 
 }  // namespace lumelift

@@ -26,11 +26,19 @@ Expected expected(const Journal& journal, const std::string& vm) {
   Expected out;
   for (const auto& run : journal.live_runs(vm)) {
     for (const auto& record : journal.steps(run.id)) {
-      if (record.state != StepState::done) { continue; }
+      if (record.state != StepState::done) {
+        continue;
+      }
       const Step step = step_from_json(record.body);
-      if (const auto* file = std::get_if<PutFile>(&step)) { out.files[file->path] = file->after; }
-      if (const auto* line = std::get_if<AddLine>(&step)) { out.lines.push_back(*line); }
-      if (const auto* agent = std::get_if<SetAgent>(&step)) { out.agents[agent->label] = *agent; }
+      if (const auto* file = std::get_if<PutFile>(&step)) {
+        out.files[file->path] = file->after;
+      }
+      if (const auto* line = std::get_if<AddLine>(&step)) {
+        out.lines.push_back(*line);
+      }
+      if (const auto* agent = std::get_if<SetAgent>(&step)) {
+        out.agents[agent->label] = *agent;
+      }
     }
   }
   return out;
@@ -49,15 +57,21 @@ Drift look_for_drift(GuestLink& link, const Journal& journal, const std::vector<
   }
   const Expected want = expected(journal, link.vm());
   std::vector<std::string> paths;
-  for (const auto& [path, state] : want.files) { paths.push_back(path); }
+  for (const auto& [path, state] : want.files) {
+    paths.push_back(path);
+  }
   drift.files = paths.size();
   const auto seen = paths.empty() ? std::vector<PathSeen>{} : guest.look(paths, Deadline::in(look_limit));
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (seen[i].file == want.files.at(paths[i])) { continue; }
+    if (seen[i].file == want.files.at(paths[i])) {
+      continue;
+    }
     drift.differences.push_back(fmt::format("{} {}", paths[i], seen[i].kind == PathKind::absent ? "is gone" : "was changed"));
   }
   for (const auto& line : want.lines) {
-    if (guest.line_in(line.path, line.line) != LineSeen::present) { drift.differences.push_back(line.path + " no longer holds lumelift's key"); }
+    if (guest.line_in(line.path, line.line) != LineSeen::present) {
+      drift.differences.push_back(line.path + " no longer holds lumelift's key");
+    }
   }
   for (const auto& [label, step] : want.agents) {
     const AgentSeen now = guest.agent(step.domain, label);

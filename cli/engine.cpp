@@ -17,28 +17,38 @@ using sys::Deadline;
 using sys::Milliseconds;
 using sys::Stopwatch;
 
-constexpr Milliseconds tool{10'000};        // one launchctl action and its settling
-constexpr Milliseconds hard_stop{30'000};   // lume's own limit is 12 s
+constexpr Milliseconds tool{10'000};       // one launchctl action and its settling
+constexpr Milliseconds hard_stop{30'000};  // lume's own limit is 12 s
 constexpr Milliseconds reach{20'000};
-constexpr std::size_t most_together = 64;             // steps in one command
-constexpr std::uint64_t bytes_together = 2u << 20;    // of files sent in one command, held in memory
+constexpr std::size_t most_together = 64;           // steps in one command
+constexpr std::uint64_t bytes_together = 2u << 20;  // of files sent in one command, held in memory
 
-std::string seconds(Milliseconds span) { return fmt::format("{:.1f} s", static_cast<double>(span.count()) / 1000); }
+std::string seconds(Milliseconds span) {
+  return fmt::format("{:.1f} s", static_cast<double>(span.count()) / 1000);
+}
 
-std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string name_of(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 AgentState state_of(const AgentSeen& seen) {
   return seen.loaded ? AgentState::loaded : seen.disabled ? AgentState::disabled : AgentState::unloaded;
 }
 
-bool is_large(const PutFile& step) { return !step.source.empty() && step.after.size >= large_file; }
+bool is_large(const PutFile& step) {
+  return !step.source.empty() && step.after.size >= large_file;
+}
 
 /// A run of steps that one look at the guest's files can answer.
-bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
+bool is_file_step(const Step& step) {
+  return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step);
+}
 
 }  // namespace
 
-std::string resource_of(const PrefKey& key) { return key.domain + " " + key.key; }
+std::string resource_of(const PrefKey& key) {
+  return key.domain + " " + key.key;
+}
 
 Engine::Engine(Journal& journal, const Host& host, const Lume& lume, GuestLink& link, Console& console, Patience patience)
     : journal_(journal), host_(host), lume_(lume), link_(link), console_(console), patience_(patience) {}
@@ -51,9 +61,13 @@ std::optional<Milliseconds> Engine::started_ago() const {
 
 Engine::Look Engine::observe(const SetPower& step) {
   const auto vm = lume_.find(link_.vm());
-  if (!vm) { return {Seen::other, "unknown to lume"}; }
+  if (!vm) {
+    return {Seen::other, "unknown to lume"};
+  }
   const auto power = vm->power();
-  if (!power) { return {Seen::other, vm->status}; }
+  if (!power) {
+    return {Seen::other, vm->status};
+  }
   return {*power == step.after ? Seen::after : Seen::before, vm->status};
 }
 
@@ -69,8 +83,12 @@ Engine::Look Engine::observe(const AddLine& step) {
 
 Engine::Look Engine::observe(const SetAgent& step) {
   const AgentState now = state_of(link_.guest().agent(step.domain, step.label));
-  return {now == step.after ? Seen::after : now == step.before ? Seen::before : Seen::other,
-          now == AgentState::loaded ? "loaded" : now == AgentState::disabled ? "disabled" : "not loaded"};
+  return {now == step.after    ? Seen::after
+          : now == step.before ? Seen::before
+                               : Seen::other,
+          now == AgentState::loaded     ? "loaded"
+          : now == AgentState::disabled ? "disabled"
+                                        : "not loaded"};
 }
 
 Engine::Look Engine::observe(const StageShare& step) {
@@ -92,20 +110,29 @@ std::vector<Engine::Look> Engine::observe_files(const std::vector<Step>& steps) 
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const PathSeen& now = seen.at(i);
     if (std::holds_alternative<MakeFolder>(steps[i])) {
-      looks.push_back({now.kind == PathKind::absent ? Seen::before : now.kind == PathKind::folder ? Seen::after : Seen::other, "not a folder"});
+      looks.push_back({now.kind == PathKind::absent   ? Seen::before
+                       : now.kind == PathKind::folder ? Seen::after
+                                                      : Seen::other,
+                       "not a folder"});
       continue;
     }
     const auto& file = std::get<PutFile>(steps[i]);
     const bool absent = now.kind == PathKind::absent;
     const bool is_before = file.before ? now.file == file.before : absent;
-    looks.push_back({now.file == file.after ? Seen::after : is_before ? Seen::before : Seen::other,
-                     absent ? "absent" : now.file ? "sha256 " + now.file->sha256.substr(0, 12) : "not a file"});
+    looks.push_back({now.file == file.after ? Seen::after
+                     : is_before            ? Seen::before
+                                            : Seen::other,
+                     absent     ? "absent"
+                     : now.file ? "sha256 " + now.file->sha256.substr(0, 12)
+                                : "not a file"});
   }
   return looks;
 }
 
 std::vector<Engine::Look> Engine::observe_group(const std::vector<Step>& steps) {
-  if (is_file_step(steps.front())) { return observe_files(steps); }
+  if (is_file_step(steps.front())) {
+    return observe_files(steps);
+  }
   return std::visit(
       [this]<class T>(const T& step) -> std::vector<Look> {
         if constexpr (std::is_same_v<T, MakeFolder> || std::is_same_v<T, PutFile>) {
@@ -136,7 +163,9 @@ void Engine::stop_vm(const std::string& storage) {
   if (asked && lume_.wait_stopped(link_.vm(), Deadline::in(patience_.clean_stop))) {
     console_.step("stop", fmt::format("shut down in {}", seconds(watch.elapsed())));
   } else {
-    if (asked) { why = fmt::format("it did not go down within {}", seconds(patience_.clean_stop)); }
+    if (asked) {
+      why = fmt::format("it did not go down within {}", seconds(patience_.clean_stop));
+    }
     plug_pulled_ = true;
     lume_.stop(link_.vm(), storage, Deadline::in(hard_stop));
     console_.step("stop", fmt::format("plug pulled after {} by lume stop: no clean shutdown, {}", seconds(watch.elapsed()), why));
@@ -160,7 +189,8 @@ void Engine::await_guest() {
   link_.connect(Deadline::in(std::max(patience_.start - used, Milliseconds{1'000})), GuestLink::Wait::booting);
   silent_since_start_ = false;
   vm_time_ += watch.elapsed();
-  console_.step("start", fmt::format("guest answers after {}  {}", seconds(started_ ? started_->elapsed() : watch.elapsed()), link_.address()));
+  console_.step("start",
+                fmt::format("guest answers after {}  {}", seconds(started_ ? started_->elapsed() : watch.elapsed()), link_.address()));
 }
 
 void Engine::set(const SetPower& step, Side side) {
@@ -173,7 +203,9 @@ void Engine::set(const SetPower& step, Side side) {
   }
 }
 
-void Engine::set(const SetPreference& step, Side side) { host_.set_preference(step.key, side == Side::after ? step.after : step.before); }
+void Engine::set(const SetPreference& step, Side side) {
+  host_.set_preference(step.key, side == Side::after ? step.after : step.before);
+}
 
 void Engine::set(const MakeFolder& step, Side side) {
   if (side == Side::after) {
@@ -197,7 +229,8 @@ void Engine::set(const PutFile& step, Side side) {
   transfer.put_file(step.source, step.path, step.after,
                     [&](std::uint64_t sent, std::uint64_t total) { console_.progress(name_of(step.path), sent, total); });
   console_.end_progress();
-  console_.step("copy", fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(step.after.size), shown_rate(step.after.size, watch.elapsed())));
+  console_.step("copy",
+                fmt::format("{}  {}  {}", name_of(step.path), shown_bytes(step.after.size), shown_rate(step.after.size, watch.elapsed())));
 }
 
 void Engine::send(RunId run, int first, const std::vector<Step>& steps) {
@@ -217,7 +250,8 @@ void Engine::send(RunId run, int first, const std::vector<Step>& steps) {
     LargeJob job{{step.source, step.path, step.after.mode, step.before, Former::keep}, record};
     // What is no longer on the share was copied from it for another destination.
     if (const auto share = shares_.find(step.source.string()); share != shares_.end() && std::filesystem::exists(share->second.staged)) {
-      std::tie(job.copy.shared, job.copy.staged, job.copy.shared_only) = std::tie(share->second.guest, share->second.staged, share->second.only);
+      std::tie(job.copy.shared, job.copy.staged, job.copy.shared_only) =
+          std::tie(share->second.guest, share->second.staged, share->second.only);
     }
     jobs.push_back(std::move(job));
   }
@@ -297,11 +331,15 @@ void Engine::apply_preference(RunId run, SetPreference step) {
   const auto claims = journal_.claims(resource);
   const auto other = std::find_if(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
   Claim claim{resource, link_.vm(), {}, sys::wall_seconds(), sys::boot_session(), sys::up_seconds()};
-  if (other != claims.end()) { step.before = pref_from_json(other->before); }
+  if (other != claims.end()) {
+    step.before = pref_from_json(other->before);
+  }
   const Look look = observe(step);
   // Under another VM's claim the value must be ours: whoever changed it meanwhile changed it under that VM too.
   if (look.seen == Seen::other && other == claims.end()) {
-    throw Error(ErrorKind::failed, "world-moved", fmt::format("the host preference {} is {}, neither {} nor {}", step.key.key, look.actual, shown(step.before), shown(step.after)))
+    throw Error(
+        ErrorKind::failed, "world-moved",
+        fmt::format("the host preference {} is {}, neither {} nor {}", step.key.key, look.actual, shown(step.before), shown(step.after)))
         .fix("somebody else is changing it; try again");
   }
   if (look.seen == Seen::after) {
@@ -311,10 +349,14 @@ void Engine::apply_preference(RunId run, SetPreference step) {
   }
   claim.before = to_json(step.before);
   const int position = journal_.intend(run, to_json(Step(step)), claim);
-  if (look.seen != Seen::after) { set(step, Side::after); }
+  if (look.seen != Seen::after) {
+    set(step, Side::after);
+  }
   journal_.mark(run, position, StepState::done);
-  console_.step("host", fmt::format("{}  {}   (claimed by {})", step.key.key,
-                                    look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)), link_.vm()));
+  console_.step("host",
+                fmt::format("{}  {}   (claimed by {})", step.key.key,
+                            look.seen == Seen::after ? "is true already" : fmt::format("{} → {}", shown(step.before), shown(step.after)),
+                            link_.vm()));
 }
 
 /// Where the steps end that can be done together with the one at `at`: folders, small new files, or large files.
@@ -322,11 +364,17 @@ std::size_t Engine::together(const std::vector<Step>& steps, const std::vector<L
   std::uint64_t bytes = 0;
   std::size_t end = at;
   for (; end < steps.size() && end - at < most_together; ++end) {
-    if (steps[end].index() != steps[at].index() || looks[end].seen != Seen::before) { break; }
+    if (steps[end].index() != steps[at].index() || looks[end].seen != Seen::before) {
+      break;
+    }
     if (const auto* file = std::get_if<PutFile>(&steps[end])) {
-      if (is_large(*file) != is_large(std::get<PutFile>(steps[at]))) { break; }
+      if (is_large(*file) != is_large(std::get<PutFile>(steps[at]))) {
+        break;
+      }
       bytes += file->after.size;
-      if (!is_large(*file) && (file->before || bytes > bytes_together)) { break; }
+      if (!is_large(*file) && (file->before || bytes > bytes_together)) {
+        break;
+      }
     }
   }
   return std::max(end, at + 1);
@@ -343,12 +391,18 @@ void Engine::set_new(const std::vector<Step>& steps) {
       files.push_back({file.path, file.source.empty() ? file.content : sys::read_file(file.source, bytes_together), file.after});
     }
   }
-  if (!folders.empty()) { link_.guest().make_folders(folders); }
-  if (files.empty()) { return; }
+  if (!folders.empty()) {
+    link_.guest().make_folders(folders);
+  }
+  if (files.empty()) {
+    return;
+  }
   link_.transfer().put_new(files);
   for (const auto& step : steps) {
     const auto& file = std::get<PutFile>(step);
-    if (!file.source.empty()) { console_.step("copy", fmt::format("{}  {}", name_of(file.path), shown_bytes(file.after.size))); }
+    if (!file.source.empty()) {
+      console_.step("copy", fmt::format("{}  {}", name_of(file.path), shown_bytes(file.after.size)));
+    }
   }
 }
 
@@ -362,8 +416,11 @@ void Engine::apply(RunId run, const Plan& plan) {
       continue;
     }
     std::size_t end = at + 1;
-    while (is_file_step(plan.steps[at]) && end < plan.steps.size() && is_file_step(plan.steps[end])) { ++end; }
-    const std::vector<Step> group(plan.steps.begin() + static_cast<std::ptrdiff_t>(at), plan.steps.begin() + static_cast<std::ptrdiff_t>(end));
+    while (is_file_step(plan.steps[at]) && end < plan.steps.size() && is_file_step(plan.steps[end])) {
+      ++end;
+    }
+    const std::vector<Step> group(plan.steps.begin() + static_cast<std::ptrdiff_t>(at),
+                                  plan.steps.begin() + static_cast<std::ptrdiff_t>(end));
     apply_group(run, group, observe_group(group));
     at = end;
   }
@@ -373,14 +430,17 @@ void Engine::apply_group(RunId run, const std::vector<Step>& group, const std::v
   for (std::size_t at = 0; at < group.size();) {
     sys::check_interrupt();
     if (looks[at].seen == Seen::other) {
-      throw Error(ErrorKind::failed, "world-moved", fmt::format("before this step, the world was neither as planned nor as wanted: {}", described(group[at])))
+      throw Error(ErrorKind::failed, "world-moved",
+                  fmt::format("before this step, the world was neither as planned nor as wanted: {}", described(group[at])))
           .note("found: " + looks[at].actual)
           .fix("somebody else is changing it; try again");
     }
     const std::size_t end = is_file_step(group[at]) ? together(group, looks, at) : at + 1;
     const std::vector<Step> steps(group.begin() + static_cast<std::ptrdiff_t>(at), group.begin() + static_cast<std::ptrdiff_t>(end));
     std::vector<std::string> bodies;
-    for (const auto& step : steps) { bodies.push_back(to_json(step)); }
+    for (const auto& step : steps) {
+      bodies.push_back(to_json(step));
+    }
     // All of them are intended before the first has an effect: after a crash, looking tells which of them happened.
     const int first = journal_.intend(run, bodies);
     const auto* file = std::get_if<PutFile>(&steps.front());

@@ -16,19 +16,19 @@ namespace lumelift {
 
 /// How long the engine waits for what takes time.
 struct Patience {
-  sys::Milliseconds start{180'000};          ///< from starting the VM until the guest answers
-  sys::Milliseconds clean_stop{60'000};      ///< for the guest to shut itself down
-  sys::Milliseconds lock{10'000};            ///< for another lumelift
+  sys::Milliseconds start{180'000};      ///< from starting the VM until the guest answers
+  sys::Milliseconds clean_stop{60'000};  ///< for the guest to shut itself down
+  sys::Milliseconds lock{10'000};        ///< for another lumelift
 };
 
 /// What an undo did, for the report.
 struct UndoReport {
   int files_removed = 0, files_restored = 0, agents_stopped = 0, agents_restored = 0;
-  std::optional<std::string> preference;   ///< "restored to absent", "kept: ci-2 still claims it"
+  std::optional<std::string> preference;  ///< "restored to absent", "kept: ci-2 still claims it"
   bool restarted = false, stopped = false;
-  std::vector<std::string> kept;           ///< changed by somebody else, left alone
-  std::vector<std::string> failed;         ///< could not be undone now; stays open
-  std::optional<std::string> unrecorded;   ///< why the journal took no more words: what was undone since still stands in it
+  std::vector<std::string> kept;          ///< changed by somebody else, left alone
+  std::vector<std::string> failed;        ///< could not be undone now; stays open
+  std::optional<std::string> unrecorded;  ///< why the journal took no more words: what was undone since still stands in it
   [[nodiscard]] bool complete() const { return kept.empty() && failed.empty() && !unrecorded; }
   /// Adds what a second undo did.
   void add(const UndoReport& more);
@@ -85,7 +85,10 @@ class Engine {
  private:
   enum class Seen { before, after, other };
   enum class Side { before, after };
-  struct Look { Seen seen; std::string actual; };
+  struct Look {
+    Seen seen;
+    std::string actual;
+  };
 
   [[nodiscard]] Look observe(const SetPower& step);
   [[nodiscard]] Look observe(const SetPreference& step);
@@ -137,11 +140,11 @@ class Engine {
   sys::Milliseconds vm_time_{0};
   std::optional<sys::Stopwatch> started_;  ///< since our last start of the VM
   bool plug_pulled_ = false;
-  bool silent_since_start_ = false;        ///< our last start never got an answer: do not ask it to shut down
-  bool vm_missing_ = false;  ///< during an undo: lume no longer knows the VM
-  bool link_proven_ = false;  ///< an undo has used the connection: the next one need not make another
-  bool guest_gone_ = false;  ///< during an undo: one failure to reach the guest is enough
-  bool connection_lost_ = false;  ///< during an undo: it died under us, so a second try over a new one makes sense
+  bool silent_since_start_ = false;  ///< our last start never got an answer: do not ask it to shut down
+  bool vm_missing_ = false;          ///< during an undo: lume no longer knows the VM
+  bool link_proven_ = false;         ///< an undo has used the connection: the next one need not make another
+  bool guest_gone_ = false;          ///< during an undo: one failure to reach the guest is enough
+  bool connection_lost_ = false;     ///< during an undo: it died under us, so a second try over a new one makes sense
 };
 
 /// "domain key": the name of a preference as a claimed resource.

@@ -16,8 +16,12 @@ constexpr Milliseconds late_start{5'000};
 // For that long after a stop or start lume can miss a VM.
 constexpr Milliseconds missing_patience{3'000};
 
-bool pending(const StepRecord& record) { return record.state == StepState::intended || record.state == StepState::done; }
-bool is_file_step(const Step& step) { return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step); }
+bool pending(const StepRecord& record) {
+  return record.state == StepState::intended || record.state == StepState::done;
+}
+bool is_file_step(const Step& step) {
+  return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step);
+}
 
 }  // namespace
 
@@ -26,16 +30,22 @@ void UndoReport::add(const UndoReport& more) {
   files_restored += more.files_restored;
   agents_stopped += more.agents_stopped;
   agents_restored += more.agents_restored;
-  if (more.preference) { preference = more.preference; }
+  if (more.preference) {
+    preference = more.preference;
+  }
   restarted = restarted || more.restarted;
   stopped = stopped || more.stopped;
   kept.insert(kept.end(), more.kept.begin(), more.kept.end());
   failed.insert(failed.end(), more.failed.begin(), more.failed.end());
-  if (more.unrecorded) { unrecorded = more.unrecorded; }
+  if (more.unrecorded) {
+    unrecorded = more.unrecorded;
+  }
 }
 
 void Engine::note(const StepRecord& record, StepState state, UndoReport& report) {
-  if (report.unrecorded) { return; }
+  if (report.unrecorded) {
+    return;
+  }
   try {
     journal_.mark(record.run, record.position, state);
   } catch (const Error& error) {
@@ -55,7 +65,9 @@ void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoRepo
       set(step, Side::after);
       look.seen = Seen::after;
     } catch (const Error& error) {
-      if (observe(step).seen != Seen::before) { throw; }
+      if (observe(step).seen != Seen::before) {
+        throw;
+      }
       warnings_.push_back("the VM runs on: " + error.message());
     }
   }
@@ -75,7 +87,9 @@ void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoRepo
         await_guest();
       } catch (const Error& error) {
         // With our own key taken out again, a refused login is the guest's sign of life.
-        if (error.id() != "guest-auth-failed") { warnings_.push_back("the VM was started again, but " + error.message()); }
+        if (error.id() != "guest-auth-failed") {
+          warnings_.push_back("the VM was started again, but " + error.message());
+        }
       }
     }
   }
@@ -87,7 +101,9 @@ void Engine::undo_preference(const StepRecord& record, const SetPreference& step
   const auto lock = journal_.lock_preference("rollback " + link_.vm(), Deadline::in(patience_.lock));
   std::vector<std::string> others;
   for (const auto& claim : journal_.claims(resource)) {
-    if (claim.vm != link_.vm()) { others.push_back(claim.vm); }
+    if (claim.vm != link_.vm()) {
+      others.push_back(claim.vm);
+    }
   }
   StepState outcome = StepState::undone;
   if (!others.empty()) {
@@ -99,7 +115,9 @@ void Engine::undo_preference(const StepRecord& record, const SetPreference& step
                                         look.actual, shown(step.after), shown(step.before)));
       outcome = StepState::kept;
     } else {
-      if (look.seen == Seen::after && step.before != step.after) { set(step, Side::before); }
+      if (look.seen == Seen::after && step.before != step.after) {
+        set(step, Side::before);
+      }
       report.preference = fmt::format("{} {}", step.before == step.after ? "stays" : "restored to", shown(step.before));
     }
   }
@@ -121,13 +139,18 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
     try {
       set(step, Side::before);
     } catch (const Error& error) {
-      if (error.id() != "guest-folder-not-empty") { throw; }
+      if (error.id() != "guest-folder-not-empty") {
+        throw;
+      }
       report.kept.push_back(error.message());
       note(record, StepState::kept, report);
       return;
     }
-    if (const auto* file = std::get_if<PutFile>(&step)) { ++(file->before ? report.files_restored : report.files_removed); }
-    if (const auto* agent = std::get_if<SetAgent>(&step); agent && agent->before != AgentState::disabled && agent->after != AgentState::unloaded) {
+    if (const auto* file = std::get_if<PutFile>(&step)) {
+      ++(file->before ? report.files_restored : report.files_removed);
+    }
+    if (const auto* agent = std::get_if<SetAgent>(&step);
+        agent && agent->before != AgentState::disabled && agent->after != AgentState::unloaded) {
       ++report.agents_stopped;
       console_.step("agent", agent->label + " stopped");
     } else if (agent && agent->before == AgentState::loaded) {
@@ -135,33 +158,53 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
       console_.step("agent", agent->label + " loaded again as it was");
     }
   }
-  if (const auto* file = std::get_if<PutFile>(&step)) { link_.transfer().tidy(file->path); }
+  if (const auto* file = std::get_if<PutFile>(&step)) {
+    link_.transfer().tidy(file->path);
+  }
   // A copy that was half made goes with it.
-  if (const auto* line = std::get_if<AddLine>(&step); line != nullptr && look.seen == Seen::before) { link_.guest().remove_line(line->path, line->line, Guest::EmptyFile::keep); }
+  if (const auto* line = std::get_if<AddLine>(&step); line != nullptr && look.seen == Seen::before) {
+    link_.guest().remove_line(line->path, line->line, Guest::EmptyFile::keep);
+  }
   note(record, StepState::undone, report);
 }
 
 void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
-  const auto fail = [&](const Step& step, const Error& error) { report.failed.push_back(fmt::format("{}: {}", described(step), error.message())); };
+  const auto fail = [&](const Step& step, const Error& error) {
+    report.failed.push_back(fmt::format("{}: {}", described(step), error.message()));
+  };
   const auto fail_rest = [&](std::size_t from) {
-    for (std::size_t i = from; i < steps.size(); ++i) { report.failed.push_back(described(steps[i]) + ": the connection was lost"); }
+    for (std::size_t i = from; i < steps.size(); ++i) {
+      report.failed.push_back(described(steps[i]) + ": the connection was lost");
+    }
   };
   if (vm_missing_ && (in_guest(steps.front()) || std::holds_alternative<SetPower>(steps.front()))) {
-    for (const auto& record : records) { note(record, StepState::kept, report); }
-    for (const auto& step : steps) { report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm())); }
+    for (const auto& record : records) {
+      note(record, StepState::kept, report);
+    }
+    for (const auto& step : steps) {
+      report.kept.push_back(fmt::format("{}: lume no longer knows '{}'", described(step), link_.vm()));
+    }
     return;
   }
   if (in_guest(steps.front()) && guest_gone_) {
-    for (const auto& step : steps) { report.failed.push_back(described(step) + ": the guest cannot be reached"); }
+    for (const auto& step : steps) {
+      report.failed.push_back(described(step) + ": the guest cannot be reached");
+    }
     return;
   }
   try {
-    if (const auto* power = std::get_if<SetPower>(&steps.front())) { return undo_power(records.front(), *power, report); }
-    if (const auto* preference = std::get_if<SetPreference>(&steps.front())) { return undo_preference(records.front(), *preference, report); }
+    if (const auto* power = std::get_if<SetPower>(&steps.front())) {
+      return undo_power(records.front(), *power, report);
+    }
+    if (const auto* preference = std::get_if<SetPreference>(&steps.front())) {
+      return undo_preference(records.front(), *preference, report);
+    }
     // A put that a killed process left running in the guest is fenced off before anybody looks.
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const auto* file = std::get_if<PutFile>(&steps[i]);
-      if (file && records[i].state == StepState::intended) { link_.transfer().tidy(file->path); }
+      if (file && records[i].state == StepState::intended) {
+        link_.transfer().tidy(file->path);
+      }
     }
     const auto looks = observe_group(steps);
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -169,18 +212,28 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
         undo_one(records[i], steps[i], looks[i], report);
       } catch (const Error& error) {
         fail(steps[i], error);
-        if (lost(error)) { return fail_rest(i + 1); }
+        if (lost(error)) {
+          return fail_rest(i + 1);
+        }
       }
     }
   } catch (const Error& error) {
-    for (const auto& step : steps) { fail(step, error); }
-    if (lost(error)) { return; }
-    if (in_guest(steps.front()) && !link_.connected()) { guest_gone_ = true; }
+    for (const auto& step : steps) {
+      fail(step, error);
+    }
+    if (lost(error)) {
+      return;
+    }
+    if (in_guest(steps.front()) && !link_.connected()) {
+      guest_gone_ = true;
+    }
   }
 }
 
 bool Engine::lost(const Error& error) {
-  if (error.id() != "guest-lost") { return false; }
+  if (error.id() != "guest-lost") {
+    return false;
+  }
   link_.drop();
   return connection_lost_ = true;
 }
@@ -189,30 +242,42 @@ void Engine::undo_run(const RunRecord& run, const Belongs& belongs, UndoReport& 
   std::vector<StepRecord> records;
   std::vector<Step> steps;
   for (const auto& record : journal_.steps(run.id)) {
-    if (!pending(record)) { continue; }
+    if (!pending(record)) {
+      continue;
+    }
     Step step = step_from_json(record.body);
-    if (belongs && !belongs(step)) { continue; }
+    if (belongs && !belongs(step)) {
+      continue;
+    }
     records.insert(records.begin(), record);
     steps.insert(steps.begin(), std::move(step));
   }
   // Undoing goes by looking, so a journal that takes no more words is no reason to leave the world changed.
   const auto note_run = [&](RunState state) {
-    if (report.unrecorded) { return; }
+    if (report.unrecorded) {
+      return;
+    }
     try {
       journal_.set_run(run.id, state);
     } catch (const Error& error) {
       report.unrecorded = error.message();
     }
   };
-  if (!belongs) { note_run(RunState::undoing); }
+  if (!belongs) {
+    note_run(RunState::undoing);
+  }
   for (std::size_t at = 0; at < steps.size();) {
     std::size_t end = at + 1;
-    while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) { ++end; }
+    while (is_file_step(steps[at]) && end < steps.size() && is_file_step(steps[end])) {
+      ++end;
+    }
     const auto from = static_cast<std::ptrdiff_t>(at), to = static_cast<std::ptrdiff_t>(end);
     undo_group({records.begin() + from, records.begin() + to}, {steps.begin() + from, steps.begin() + to}, report);
     at = end;
   }
-  if (belongs) { return; }
+  if (belongs) {
+    return;
+  }
   const auto after = journal_.steps(run.id);
   const bool left = std::any_of(after.begin(), after.end(), pending);
   note_run(left ? RunState::partial : RunState::undone);
@@ -226,17 +291,25 @@ void Engine::settle_power(const std::vector<RunRecord>& runs, Restart restart) {
   const bool others = std::any_of(claims.begin(), claims.end(), [&](const Claim& c) { return c.vm != link_.vm(); });
   for (const auto& run : runs) {
     // Only a run that was proved and committed: after a crash, power is part of what has to be put right.
-    if (run.state != RunState::committed) { continue; }
+    if (run.state != RunState::committed) {
+      continue;
+    }
     const auto records = journal_.steps(run.id);
     bool cycle = false, changes = false, shares = false;
     for (const auto& record : records) {
       const Step step = step_from_json(record.body);
       shares = shares || std::holds_alternative<StageShare>(step);
-      if (const auto* power = std::get_if<SetPower>(&step)) { cycle = cycle || power->before == Power::running; }
-      if (const auto* preference = std::get_if<SetPreference>(&step)) { changes = changes || preference->before != preference->after; }
+      if (const auto* power = std::get_if<SetPower>(&step)) {
+        cycle = cycle || power->before == Power::running;
+      }
+      if (const auto* preference = std::get_if<SetPreference>(&step)) {
+        changes = changes || preference->before != preference->after;
+      }
     }
     const bool pointless = cycle && !shares && (others || !changes) && restart != Restart::always;
-    if (vm_missing_ || (running && restart != Restart::never && !pointless)) { continue; }
+    if (vm_missing_ || (running && restart != Restart::never && !pointless)) {
+      continue;
+    }
     for (const auto& record : records) {
       if (pending(record) && std::holds_alternative<SetPower>(step_from_json(record.body))) {
         journal_.mark(record.run, record.position, StepState::undone);
@@ -254,13 +327,17 @@ void Engine::settle_agents(const std::vector<RunRecord>& newest_first, const Bel
     for (const auto& record : records) {
       const Step step = step_from_json(record.body);
       const auto* agent = std::get_if<SetAgent>(&step);
-      if (agent == nullptr || !pending(record) || (belongs && !belongs(step))) { continue; }
+      if (agent == nullptr || !pending(record) || (belongs && !belongs(step))) {
+        continue;
+      }
       if (agent->before == AgentState::loaded) {
         unloadings.emplace_back(record, *agent);
         continue;
       }
       std::erase_if(unloadings, [&](const auto& later) {
-        if (later.second.label != agent->label || agent->after != AgentState::loaded) { return false; }
+        if (later.second.label != agent->label || agent->after != AgentState::loaded) {
+          return false;
+        }
         journal_.mark(later.first.run, later.first.position, StepState::undone);
         return true;
       });
@@ -272,7 +349,9 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   UndoReport report;
   guest_gone_ = connection_lost_ = false;
   // The failure that led here may have been the connection's. And a key that was just taken out opens no other one.
-  if (!link_proven_) { link_.drop(); }
+  if (!link_proven_) {
+    link_.drop();
+  }
   link_proven_ = true;
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   try {
@@ -286,13 +365,17 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
     report.failed.push_back("the record of it: " + error.message());
   }
   const std::size_t told = report.failed.size();
-  for (const auto& run : runs) { undo_run(run, {}, report); }
+  for (const auto& run : runs) {
+    undo_run(run, {}, report);
+  }
   // A guest whose VM was off, and which the undo of its power brought back, can be put right now.
   const bool came_back = guest_gone_ && report.restarted && link_.connected();
   if (connection_lost_ || came_back) {
     report.failed.resize(told);
     guest_gone_ = false;
-    for (const auto& run : runs) { undo_run(run, {}, report); }
+    for (const auto& run : runs) {
+      undo_run(run, {}, report);
+    }
   }
   return report;
 }
@@ -302,7 +385,9 @@ UndoReport Engine::undo_steps(std::vector<RunRecord> runs, const Belongs& belong
   guest_gone_ = false;
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   settle_agents(runs, belongs);
-  for (const auto& run : runs) { undo_run(run, belongs, report); }
+  for (const auto& run : runs) {
+    undo_run(run, belongs, report);
+  }
   return report;
 }
 

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/arms.hpp"
 #include "cli/console.hpp"
@@ -141,8 +141,10 @@ RawFiles read_raw(const fs::path& folder) {
     const auto name = file.generic_string();
     const bool hidden = name.starts_with('.') || name.find("/.") != std::string::npos;
     auto text = hidden ? std::string() : sys::read_file(folder / file, evidence_file_cap);
-    if (hidden || text.find('\0') != std::string::npos) raw.left_out.push_back(name);
-    else raw.texts.emplace(name, std::move(text));
+    if (hidden || text.find('\0') != std::string::npos)
+      raw.left_out.push_back(name);
+    else
+      raw.texts.emplace(name, std::move(text));
   }
   return raw;
 }
@@ -151,8 +153,10 @@ void write_sanitised(const RawFiles& raw, const Sanitiser& sanitiser, const fs::
   for (const auto& [name, text] : raw.texts) {
     const auto path = target / sanitiser.clean(name);
     if (fs::exists(path)) {
-      throw Error(ErrorKind::usage, "evidence-names", fmt::format("'{}' and another file have one name once names of people are "
-                                                                  "taken out", name))
+      throw Error(ErrorKind::usage, "evidence-names",
+                  fmt::format("'{}' and another file have one name once names of people are "
+                              "taken out",
+                              name))
           .fix("rename one of them");
     }
     fs::create_directories(path.parent_path());
@@ -176,9 +180,9 @@ std::string Environment::get(const std::string& key) const {
 }
 
 const std::vector<std::string>& environment_keys() {
-  static const std::vector<std::string> keys{"chip",     "gpu_cores",   "memory_bytes", "host_os",
-                                             "host_build", "guest_os",  "guest_build",  "lume",
-                                             "guest_image_digest", "library_sha256", "profile", "host_preference"};
+  static const std::vector<std::string> keys{
+      "chip",        "gpu_cores", "memory_bytes",       "host_os",        "host_build", "guest_os",
+      "guest_build", "lume",      "guest_image_digest", "library_sha256", "profile",    "host_preference"};
   return keys;
 }
 
@@ -192,8 +196,10 @@ FolderListing list_folder(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const auto type = entry.symlink_status().type();
     const auto name = entry.path().lexically_relative(folder);
-    if (type == fs::file_type::regular) listing.files.push_back(name);
-    else if (type != fs::file_type::directory) listing.others.push_back(name.generic_string());
+    if (type == fs::file_type::regular)
+      listing.files.push_back(name);
+    else if (type != fs::file_type::directory)
+      listing.others.push_back(name.generic_string());
     if (listing.files.size() > evidence_count_cap) {
       throw Error(ErrorKind::usage, "evidence-folder", fmt::format("'{}' holds more than {} files", folder.string(), evidence_count_cap))
           .fix("is it the right folder?");
@@ -216,8 +222,10 @@ Derived derive_evidence(const fs::path& raw, const Limits& limits) {
   }
   for (const auto& file : list_folder(raw).files) {
     const auto text = sys::read_file(raw / file, evidence_file_cap);
-    ordered_json entry{{"path", cleaned("raw/" + file.generic_string())}, {"kind", file_kind(file, loaded, text)},
-                       {"bytes", text.size()}, {"sha256", sys::sha256(text)}};
+    ordered_json entry{{"path", cleaned("raw/" + file.generic_string())},
+                       {"kind", file_kind(file, loaded, text)},
+                       {"bytes", text.size()},
+                       {"sha256", sys::sha256(text)}};
     for (const auto& arm : loaded.arms) {
       if (arm.source == file.generic_string()) entry["arm"] = role_name(arm.role);
     }

@@ -21,8 +21,8 @@ struct Environment {
 [[nodiscard]] const std::vector<std::string>& environment_keys();
 
 struct PackOptions {
-  std::vector<std::string> facts;     ///< "key=value", on top of an environment.json in the folder
-  std::string local_user, local_host; ///< names to take out wherever they stand
+  std::vector<std::string> facts;      ///< "key=value", on top of an environment.json in the folder
+  std::string local_user, local_host;  ///< names to take out wherever they stand
   Limits limits;
 };
 
@@ -39,8 +39,7 @@ struct Bundle {
 /// Packs `folder` into `bundle`, which must not exist; it appears under its name only when complete. Figures before and after
 /// sanitising are compared. Throws Error "evidence-*" (usage) for an unusable folder, and "evidence-figures-changed" (failed)
 /// should sanitising have touched a figure.
-[[nodiscard]] Bundle pack_evidence(const std::filesystem::path& folder, const std::filesystem::path& bundle,
-                                   const PackOptions& options);
+[[nodiscard]] Bundle pack_evidence(const std::filesystem::path& folder, const std::filesystem::path& bundle, const PackOptions& options);
 
 struct Verification {
   Bundle bundle;

@@ -123,7 +123,9 @@ void check_names(const fs::path& bundle, std::vector<std::string>& problems) {
   }
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "not recorded" : markdown_text(value); }
+std::string shown(const std::string& value) {
+  return value.empty() ? "not recorded" : markdown_text(value);
+}
 
 }  // namespace
 
@@ -149,16 +151,24 @@ std::string compatibility_report(const Bundle& bundle, const std::string& checks
   const auto& facts = bundle.environment;
   std::string text = fmt::format("## Metal in a macOS guest: {}, guest {}\n\n| | |\n| --- | --- |\n", shown(facts.get("chip")),
                                  shown(facts.get("guest_os")));
-  static const std::map<std::string, const char*> titles{
-      {"chip", "Chip"}, {"gpu_cores", "GPU cores"}, {"memory_bytes", "Memory of the host, bytes"}, {"host_os", "macOS of the host"},
-      {"host_build", "Build of the host"}, {"guest_os", "macOS of the guest"}, {"guest_build", "Build of the guest"},
-      {"lume", "lume"}, {"guest_image_digest", "Guest image"}, {"library_sha256", "Injected library, SHA-256"},
-      {"profile", "Profile"}, {"host_preference", "Host preference"}};
+  static const std::map<std::string, const char*> titles{{"chip", "Chip"},
+                                                         {"gpu_cores", "GPU cores"},
+                                                         {"memory_bytes", "Memory of the host, bytes"},
+                                                         {"host_os", "macOS of the host"},
+                                                         {"host_build", "Build of the host"},
+                                                         {"guest_os", "macOS of the guest"},
+                                                         {"guest_build", "Build of the guest"},
+                                                         {"lume", "lume"},
+                                                         {"guest_image_digest", "Guest image"},
+                                                         {"library_sha256", "Injected library, SHA-256"},
+                                                         {"profile", "Profile"},
+                                                         {"host_preference", "Host preference"}};
   for (const auto& key : environment_keys()) text += fmt::format("| {} | {} |\n", titles.at(key), shown(facts.get(key)));
   text += "\n" + render_markdown(bundle.report);
-  text += fmt::format("\nThe GPU of the guest is a paravirtual one. The bundle holds {} raw files; SHA-256 of its `SHA256SUMS`: `{}`. "
-                      "`lumelift evidence verify` computes every number again.\n",
-                      bundle.files, checksum);
+  text += fmt::format(
+      "\nThe GPU of the guest is a paravirtual one. The bundle holds {} raw files; SHA-256 of its `SHA256SUMS`: `{}`. "
+      "`lumelift evidence verify` computes every number again.\n",
+      bundle.files, checksum);
   return text;
 }
 

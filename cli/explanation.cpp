@@ -15,7 +15,9 @@ using nlohmann::json;
 
 constexpr std::int64_t metal3 = 5001;
 
-Error unreadable(const std::string& why) { return Error(ErrorKind::usage, "trace-unreadable", "this is no trace of lumelift's library: " + why); }
+Error unreadable(const std::string& why) {
+  return Error(ErrorKind::usage, "trace-unreadable", "this is no trace of lumelift's library: " + why);
+}
 
 std::uint64_t answer_in(const json& object, const char* key, bool family) {
   const json& value = object.at(key);
@@ -50,7 +52,9 @@ void judge_by_families(const Trace& trace, const Profile& profile, const Runtime
   std::vector<std::string> refused;
   for (const int family : runtime.fast_from) {
     const Question* question = asked(trace, family);
-    if (question == nullptr) { continue; }
+    if (question == nullptr) {
+      continue;
+    }
     if (question->stock != 0) {
       out.outlooks = {Outlook::no_gain};
       out.reason = fmt::format("{}: {} is granted in the stock guest already", runtime.name, family_name(family));
@@ -65,31 +69,50 @@ void judge_by_families(const Trace& trace, const Profile& profile, const Runtime
   }
   out.outlooks = {Outlook::unknown};
   out.reason = refused.empty() ? fmt::format("{}: this run asked for none of the families that matter to it", runtime.name)
-                               : fmt::format("{}: it needs {}, which profile '{}' does not grant", runtime.name, fmt::join(refused, " or "), profile.name);
+                               : fmt::format("{}: it needs {}, which profile '{}' does not grant", runtime.name, fmt::join(refused, " or "),
+                                             profile.name);
 }
 
 }  // namespace
 
 std::string family_name(std::int64_t family) {
-  if (family > 1000 && family < 2000) { return fmt::format("Apple {}", family - 1000); }
-  if (family > 2000 && family < 3000) { return fmt::format("Mac {}", family - 2000); }
-  if (family > 3000 && family < 4000) { return fmt::format("Common {}", family - 3000); }
-  if (family > 4000 && family < 5000) { return fmt::format("Mac Catalyst {}", family - 4000); }
+  if (family > 1000 && family < 2000) {
+    return fmt::format("Apple {}", family - 1000);
+  }
+  if (family > 2000 && family < 3000) {
+    return fmt::format("Mac {}", family - 2000);
+  }
+  if (family > 3000 && family < 4000) {
+    return fmt::format("Common {}", family - 3000);
+  }
+  if (family > 4000 && family < 5000) {
+    return fmt::format("Mac Catalyst {}", family - 4000);
+  }
   // The first of this group is called Metal 3.
-  if (family > 5000 && family < 6000) { return fmt::format("Metal {}", family - 5000 + 2); }
+  if (family > 5000 && family < 6000) {
+    return fmt::format("Metal {}", family - 5000 + 2);
+  }
   return fmt::format("family {}", family);
 }
 
 Trace parse_trace(const std::string& text) {
   try {
     const json object = json::parse(json_text(text));
-    if (!object.is_object()) { throw unreadable("it is no JSON object"); }
-    if (object.at("schema") != 1) { throw unreadable("its schema is not 1"); }
+    if (!object.is_object()) {
+      throw unreadable("it is no JSON object");
+    }
+    if (object.at("schema") != 1) {
+      throw unreadable("its schema is not 1");
+    }
     Trace trace;
     trace.complete = object.at("complete").get<bool>();
     trace.lost = object.at("lost").get<std::uint64_t>();
-    if (const auto path = object.find("executable"); path != object.end() && path->is_string()) { trace.executable = path->get<std::string>(); }
-    for (const json& one : object.at("queries")) { trace.questions.push_back(question_in(one)); }
+    if (const auto path = object.find("executable"); path != object.end() && path->is_string()) {
+      trace.executable = path->get<std::string>();
+    }
+    for (const json& one : object.at("queries")) {
+      trace.questions.push_back(question_in(one));
+    }
     return trace;
   } catch (const json::exception& fault) {
     throw unreadable(fault.what());
@@ -98,9 +121,12 @@ Trace parse_trace(const std::string& text) {
 
 std::uint64_t with_profile(const Question& question, const Profile& profile) {
   switch (question.about) {
-    case Question::About::family: return question.stock != 0 || (question.family > 1000 && question.family <= profile.apple_family_max) ? 1 : 0;
-    case Question::About::threadgroup_memory: return std::max(question.stock, profile.threadgroup_memory);
-    case Question::About::working_set: return std::max(question.stock, profile.working_set);
+    case Question::About::family:
+      return question.stock != 0 || (question.family > 1000 && question.family <= profile.apple_family_max) ? 1 : 0;
+    case Question::About::threadgroup_memory:
+      return std::max(question.stock, profile.threadgroup_memory);
+    case Question::About::working_set:
+      return std::max(question.stock, profile.working_set);
   }
   return question.stock;
 }
@@ -114,9 +140,13 @@ Explanation explain(const Trace& trace, const Profile& profile, const Runtime* r
   Explanation out;
   bool changes = false;
   for (const auto& question : trace.questions) {
-    if (with_profile(question, profile) == question.stock) { continue; }
+    if (with_profile(question, profile) == question.stock) {
+      continue;
+    }
     changes = true;
-    if (question.about == Question::About::family) { out.granted.push_back(question.family); }
+    if (question.about == Question::About::family) {
+      out.granted.push_back(question.family);
+    }
   }
   std::sort(out.granted.begin(), out.granted.end());
   if (trace.questions.empty()) {
@@ -134,7 +164,9 @@ Explanation explain(const Trace& trace, const Profile& profile, const Runtime* r
     out.outlooks = {runtime->gain == Gain::none ? Outlook::no_gain : Outlook::unknown};
     out.reason = fmt::format("{}: {}", runtime->name, runtime->meaning);
   }
-  if (runtime != nullptr && runtime->with_metal3 == WithMetal3::breaks && asked(trace, metal3) != nullptr) { out.outlooks.push_back(Outlook::breaks_with_metal3); }
+  if (runtime != nullptr && runtime->with_metal3 == WithMetal3::breaks && asked(trace, metal3) != nullptr) {
+    out.outlooks.push_back(Outlook::breaks_with_metal3);
+  }
   return out;
 }
 

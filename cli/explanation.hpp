@@ -18,15 +18,15 @@ struct Question {
   enum class About { family, threadgroup_memory, working_set };
   About about = About::family;
   std::int64_t family = 0;
-  std::uint64_t stock = 0;      ///< the device's own answer: 0 or 1 for a family, else bytes
+  std::uint64_t stock = 0;  ///< the device's own answer: 0 or 1 for a family, else bytes
   std::uint64_t count = 0;
   bool operator==(const Question&) const = default;
 };
 
 /// What the library's trace file says. `complete`: the program ended by itself, so that all counts are final.
 struct Trace {
-  std::vector<Question> questions;   ///< in the order in which they were first asked
-  std::uint64_t lost = 0;            ///< asked, but beyond what a trace holds
+  std::vector<Question> questions;  ///< in the order in which they were first asked
+  std::uint64_t lost = 0;           ///< asked, but beyond what a trace holds
   bool complete = false;
   std::string executable;
 };
@@ -42,9 +42,9 @@ enum class Outlook { large_gain, no_gain, breaks_with_metal3, unknown };
 
 /// What an unlock under a profile would bring. Pure.
 struct Explanation {
-  std::vector<Outlook> outlooks;     ///< the first is the answer; breaks_with_metal3 may follow
-  std::string reason;                ///< plain words
-  std::vector<std::int64_t> granted; ///< refused families that the profile would grant, lowest first
+  std::vector<Outlook> outlooks;      ///< the first is the answer; breaks_with_metal3 may follow
+  std::string reason;                 ///< plain words
+  std::vector<std::int64_t> granted;  ///< refused families that the profile would grant, lowest first
 };
 /// `runtime` may be null: what asks is not known.
 [[nodiscard]] Explanation explain(const Trace& trace, const Profile& profile, const Runtime* runtime);

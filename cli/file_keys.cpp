@@ -27,12 +27,12 @@ constexpr std::array profile_keys = {
     FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
     FileKey{"name", Type::string, Need::required, "Name in reports", 0, 64, name_pattern},
     FileKey{"description", Type::text, Need::optional, "For people"},
-    FileKey{"apple_family_max", Type::number, Need::required,
-            "Highest Apple family that the library says yes to: 1007 is Apple7", 1001, 1009},
-    FileKey{"threadgroup_memory", Type::number, Need::optional,
-            "Bytes of threadgroup memory, raised only; 0: as reported", 0, threadgroup_most},
-    FileKey{"working_set", Type::number, Need::optional,
-            "Recommended working set in bytes, raised only; 0: as reported", 0, working_set_most},
+    FileKey{"apple_family_max", Type::number, Need::required, "Highest Apple family that the library says yes to: 1007 is Apple7", 1001,
+            1009},
+    FileKey{"threadgroup_memory", Type::number, Need::optional, "Bytes of threadgroup memory, raised only; 0: as reported", 0,
+            threadgroup_most},
+    FileKey{"working_set", Type::number, Need::optional, "Recommended working set in bytes, raised only; 0: as reported", 0,
+            working_set_most},
 };
 
 constexpr std::array executable_keys = {
@@ -45,17 +45,14 @@ constexpr std::array log_keys = {
 };
 constexpr std::array copy_keys = {
     FileKey{"from", Type::string, Need::required, host_path_note},
-    FileKey{"to", Type::string, Need::optional,
-            "Path in the guest, relative to the workload's folder; default: the same name"},
+    FileKey{"to", Type::string, Need::optional, "Path in the guest, relative to the workload's folder; default: the same name"},
     FileKey{"mode", Type::string, Need::optional,
             "copy, or share: left on this Mac, where the guest reads it from a read-only shared folder", 0, 0, "copy|share"},
 };
 constexpr std::array ready_keys = {
-    FileKey{"port", Type::number, Need::optional, "TCP port of the guest that the program itself listens on", 1,
-            65535},
+    FileKey{"port", Type::number, Need::optional, "TCP port of the guest that the program itself listens on", 1, 65535},
     FileKey{"log", Type::text, Need::optional, "Part of a line that the program prints"},
-    FileKey{"command", Type::texts, Need::optional,
-            "Command of the guest that succeeds, its program absolute or beginning with ~/"},
+    FileKey{"command", Type::texts, Need::optional, "Command of the guest that succeeds, its program absolute or beginning with ~/"},
     FileKey{"within", Type::number, Need::optional, "Seconds after which it counts as failed", 1, 3600},
 };
 
@@ -69,8 +66,8 @@ constexpr auto joined(const std::array<FileKey, N>& first, const std::array<File
 
 // What describes one program, whether it is the workload's only one or one of its agents.
 constexpr std::array program_keys = {
-    FileKey{"label", Type::string, Need::optional, "Label of the LaunchAgent; default: io.lumelift.NAME, of an agent io.lumelift.WORKLOAD.NAME",
-            0, 128, label_pattern},
+    FileKey{"label", Type::string, Need::optional,
+            "Label of the LaunchAgent; default: io.lumelift.NAME, of an agent io.lumelift.WORKLOAD.NAME", 0, 128, label_pattern},
     FileKey{"executable",
             Type::string_or_object,
             Need::required,
@@ -80,18 +77,11 @@ constexpr std::array program_keys = {
             {},
             executable_keys},
     FileKey{"arguments", Type::texts, Need::optional, "Words after the program's name"},
-    FileKey{"environment", Type::map, Need::optional,
-            "Variables of the program; none that begins with DYLD_, LUMELIFT_ or LUME_METAL_", 0, 0,
-            "(?!DYLD_|LUMELIFT_|LUME_METAL_)[A-Za-z_][A-Za-z0-9_]*"},
+    FileKey{"environment", Type::map, Need::optional, "Variables of the program; none that begins with DYLD_, LUMELIFT_ or LUME_METAL_", 0,
+            0, "(?!DYLD_|LUMELIFT_|LUME_METAL_)[A-Za-z_][A-Za-z0-9_]*"},
     FileKey{"working_directory", Type::string, Need::optional, "Folder in the guest; default: the workload's folder"},
-    FileKey{"logs",
-            Type::object,
-            Need::optional,
-            "Where the program's streams go; default: run/ in the workload's folder",
-            0,
-            0,
-            {},
-            log_keys},
+    FileKey{
+        "logs", Type::object, Need::optional, "Where the program's streams go; default: run/ in the workload's folder", 0, 0, {}, log_keys},
     FileKey{"keep_alive", Type::boolean, Need::optional, "launchd starts the program again when it ends"},
     FileKey{"inherit", Type::boolean, Need::optional, "Children of the program get the library too"},
     FileKey{"ready",
@@ -108,16 +98,8 @@ constexpr auto agent_keys =
 constexpr auto workload_keys = joined(
     std::array{
         FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
-        FileKey{"name", Type::string, Need::required, "Names its folder in the guest: ~/.local/share/lumelift/NAME", 0,
-                64, name_pattern},
-        FileKey{"files",
-                Type::objects,
-                Need::optional,
-                "What is copied into the guest beside the programs",
-                0,
-                0,
-                {},
-                copy_keys},
+        FileKey{"name", Type::string, Need::required, "Names its folder in the guest: ~/.local/share/lumelift/NAME", 0, 64, name_pattern},
+        FileKey{"files", Type::objects, Need::optional, "What is copied into the guest beside the programs", 0, 0, {}, copy_keys},
         FileKey{"transfer", Type::string, Need::optional,
                 "How large files reach the guest: ssh, share (from a read-only shared folder that the VM is started with), or auto", 0, 0,
                 "auto|share|ssh"},
@@ -139,14 +121,11 @@ constexpr std::array settings_keys = {
     FileKey{"port", Type::number, Need::optional, "SSH port of the guest", 1, 65535},
     FileKey{"key", Type::string, Need::optional, "Private key file, relative to this file"},
     FileKey{"agent", Type::boolean, Need::optional, "Also try keys of the SSH agent"},
-    FileKey{"password-file", Type::string, Need::optional,
-            "File with the guest's password; in the user's own settings only"},
-    FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1,
-            86400},
+    FileKey{"password-file", Type::string, Need::optional, "File with the guest's password; in the user's own settings only"},
+    FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1, 86400},
     FileKey{"profile", Type::string, Need::optional, "Profile name, or file relative to this one"},
     FileKey{"restart", Type::string, Need::optional, "Whether a VM is restarted", 0, 0, "auto|idle|always|never"},
-    FileKey{"host-preference", Type::string, Need::optional, "Whether unlock sets the host preference", 0, 0,
-            "set|keep"},
+    FileKey{"host-preference", Type::string, Need::optional, "Whether unlock sets the host preference", 0, 0, "set|keep"},
     FileKey{"color", Type::string, Need::optional, "Whether output is coloured", 0, 0, "auto|always|never"},
     FileKey{"quiet", Type::boolean, Need::optional, "Only results, warnings and errors"},
     FileKey{"verbose", Type::boolean, Need::optional, "Show each command and how long it took"},
@@ -162,12 +141,10 @@ constexpr std::array fleet_setting_keys = {
     FileKey{"port", Type::number, Need::optional, "SSH port of the guest", 1, 65535},
     FileKey{"key", Type::string, Need::optional, "Private key file"},
     FileKey{"password_file", Type::string, Need::optional, "File with the password, mode 0600"},
-    FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1,
-            86400},
-    FileKey{"host_preference", Type::string, Need::optional, "Set the host preference, or leave it as it is", 0, 0,
-            "set|keep"},
-    FileKey{"before_stop", Type::texts, Need::optional,
-            "Command on the Mac before a running VM is stopped; a failure leaves the VM alone", 1},
+    FileKey{"timeout", Type::number, Need::optional, "Seconds from starting the VM until its guest must answer", 1, 86400},
+    FileKey{"host_preference", Type::string, Need::optional, "Set the host preference, or leave it as it is", 0, 0, "set|keep"},
+    FileKey{"before_stop", Type::texts, Need::optional, "Command on the Mac before a running VM is stopped; a failure leaves the VM alone",
+            1},
     FileKey{"after_start", Type::texts, Need::optional, "Command on the Mac once the VM runs again", 1},
     FileKey{"hook_timeout", Type::number, Need::optional, "Seconds that such a command may take", 1, 86400},
 };
@@ -189,14 +166,20 @@ constexpr std::array fleet_vm_keys = joined(
     fleet_setting_keys);
 constexpr std::array fleet_keys = {
     FileKey{"schema", Type::version, Need::required, "Version of this format", 0, 1},
-    FileKey{"include", Type::strings, Need::optional,
-            "Further fleet files, relative to this one; what stands here wins"},
+    FileKey{"include", Type::strings, Need::optional, "Further fleet files, relative to this one; what stands here wins"},
     FileKey{"variables", Type::map, Need::optional, variables_note, 0, 0, variable_pattern},
     FileKey{"guest_limit", Type::number, Need::optional,
             "macOS guests that may run at a time; default: the two that Apple's framework allows", 1, 64},
     FileKey{"defaults", Type::object, Need::optional, "For all VMs", 0, 0, {}, fleet_setting_keys},
     FileKey{"hosts", Type::objects, Need::optional, "The Macs", 0, 0, {}, fleet_host_keys},
-    FileKey{"vms", Type::objects, Need::optional, "An exact name counts before patterns, the first pattern before later ones", 0, 0, {}, fleet_vm_keys},
+    FileKey{"vms",
+            Type::objects,
+            Need::optional,
+            "An exact name counts before patterns, the first pattern before later ones",
+            0,
+            0,
+            {},
+            fleet_vm_keys},
 };
 
 constexpr std::array formats = {
@@ -268,9 +251,7 @@ json shape(const FileKey& key) {
       out = {{"type", "array"}, {"items", {{"type", "string"}}}};
       break;
     case Type::map:
-      out = {{"type", "object"},
-             {"additionalProperties", text},
-             {"propertyNames", {{"pattern", fmt::format("^({})$", key.pattern)}}}};
+      out = {{"type", "object"}, {"additionalProperties", text}, {"propertyNames", {{"pattern", fmt::format("^({})$", key.pattern)}}}};
       break;
     case Type::object:
       out = object_of(key.keys);
@@ -291,8 +272,13 @@ json with_alternative(json object, const FileFormat& format) {
   const FileKey& list = key_of(format.keys, format.instead);
   json one = {{"required", json::array()}}, several = {{"required", {list.name}}};
   for (const auto& key : list.keys) {
-    if (!object["properties"].contains(std::string(key.name)) || key.name == "name") { continue; }
-    if (key.need == Need::required) { one["required"].push_back(key.name); std::erase(object["required"].get_ref<json::array_t&>(), json(key.name)); }
+    if (!object["properties"].contains(std::string(key.name)) || key.name == "name") {
+      continue;
+    }
+    if (key.need == Need::required) {
+      one["required"].push_back(key.name);
+      std::erase(object["required"].get_ref<json::array_t&>(), json(key.name));
+    }
     several["properties"][std::string(key.name)] = false;
   }
   object["oneOf"] = {one, several};

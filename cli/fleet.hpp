@@ -16,15 +16,15 @@ using Hook = std::vector<std::string>;
 
 /// What a fleet file wants of one VM, all variables filled in and all paths resolved.
 struct FleetVm {
-  std::string name;                                 ///< as lume stores it
-  std::string place;                                ///< "fleet.yaml:12:5" of its entry
-  std::string profile = "tested";                   ///< name or path of a file
+  std::string name;                ///< as lume stores it
+  std::string place;               ///< "fleet.yaml:12:5" of its entry
+  std::string profile = "tested";  ///< name or path of a file
   std::vector<std::filesystem::path> workloads;
-  std::optional<std::string> user;                  ///< login: what is absent comes from the command line
+  std::optional<std::string> user;  ///< login: what is absent comes from the command line
   std::optional<int> port;
   std::optional<std::filesystem::path> key, password_file;
-  int timeout_s = 180;                              ///< from starting the VM until its guest must answer
-  std::string host_preference = "set";              ///< set, keep
+  int timeout_s = 180;                  ///< from starting the VM until its guest must answer
+  std::string host_preference = "set";  ///< set, keep
   Hook before_stop, after_start;
   int hook_timeout_s = 3600;
 };
@@ -32,10 +32,10 @@ struct FleetVm {
 /// A Mac of the fleet, for the inventory and for `--on`.
 struct FleetHost {
   std::string name;
-  std::string address;                              ///< empty: this Mac
+  std::string address;  ///< empty: this Mac
   std::optional<std::string> user;
   std::optional<int> port;
-  std::string lumelift = "lumelift";                ///< the program there
+  std::string lumelift = "lumelift";  ///< the program there
   std::optional<int> guest_limit;
 };
 

@@ -31,7 +31,9 @@ StageDone told(const std::string& what, bool hook, const sys::Outcome& outcome) 
   // What a hook means by its status is its own affair.
   done.status = hook ? (outcome.ok() ? 0 : 1) : outcome.status.value_or(1);
   done.out = outcome.out;
-  if (done.ok()) { return done; }
+  if (done.ok()) {
+    return done;
+  }
   const json object = json::parse(outcome.out, nullptr, false);
   if (!hook && object.is_object() && object.contains("error") && object["error"].is_object()) {
     const json& error = object["error"];
@@ -39,14 +41,20 @@ StageDone told(const std::string& what, bool hook, const sys::Outcome& outcome) 
     done.message = text_of(error, "message");
     done.fix = text_of(error, "fix");
     if (const auto details = error.find("details"); details != error.end() && details->is_array()) {
-      for (const auto& line : *details) { done.details.push_back(line.is_string() ? line.get<std::string>() : line.dump()); }
+      for (const auto& line : *details) {
+        done.details.push_back(line.is_string() ? line.get<std::string>() : line.dump());
+      }
     }
     return done;
   }
-  if (!hook && done.status != 1) { return done; }  // its result object says what is wrong
+  if (!hook && done.status != 1) {
+    return done;
+  }  // its result object says what is wrong
   done.error_id = hook ? "hook-failed" : "child-failed";
   done.message = fmt::format("{} ended with {}", what, outcome.ending());
-  if (!outcome.err.empty()) { done.details.push_back("it said: " + excerpt(outcome.err)); }
+  if (!outcome.err.empty()) {
+    done.details.push_back("it said: " + excerpt(outcome.err));
+  }
   return done;
 }
 
@@ -54,36 +62,57 @@ StageDone told(const std::string& what, bool hook, const sys::Outcome& outcome) 
 
 std::optional<std::string> json_field(const std::string& object, const std::string& key) {
   const json parsed = json::parse(object, nullptr, false);
-  if (!parsed.is_object()) { return std::nullopt; }
+  if (!parsed.is_object()) {
+    return std::nullopt;
+  }
   const auto found = parsed.find(key);
-  if (found == parsed.end()) { return std::nullopt; }
+  if (found == parsed.end()) {
+    return std::nullopt;
+  }
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
-std::vector<StageDone> run_each(Console& console, const std::string& title, int jobs, const std::vector<std::string>& names, const std::vector<Stage>& stages) {
+std::vector<StageDone> run_each(Console& console, const std::string& title, int jobs, const std::vector<std::string>& names,
+                                const std::vector<Stage>& stages) {
   std::vector<ScheduledVm> scheduled;
-  for (const auto& name : names) { scheduled.push_back({name, true, false, true, false}); }
+  for (const auto& name : names) {
+    scheduled.push_back({name, true, false, true, false});
+  }
   FleetLimits limits;
   limits.jobs = jobs;
   FleetSchedule schedule(scheduled, limits, 0);
   FleetCrew::Part part;
-  part.next = [&](const FleetCrew::Order& order, const std::vector<StageDone>& done) { return done.empty() ? std::optional(stages[order.vm]) : std::nullopt; };
+  part.next = [&](const FleetCrew::Order& order, const std::vector<StageDone>& done) {
+    return done.empty() ? std::optional(stages[order.vm]) : std::nullopt;
+  };
   part.ended = [](const FleetCrew::Order&, const std::vector<StageDone>& done) {
     return std::make_pair(done.back().ok() ? FleetSchedule::Result::ok : FleetSchedule::Result::failed, true);
   };
   FleetCrew crew(console, title, names, part);
-  if (crew.run(schedule)) { throw sys::Interrupted{sys::pending_signal()}; }
+  if (crew.run(schedule)) {
+    throw sys::Interrupted{sys::pending_signal()};
+  }
   std::vector<StageDone> out;
-  for (std::size_t at = 0; at < names.size(); ++at) { out.push_back(crew.story(at).stages.front()); }
+  for (std::size_t at = 0; at < names.size(); ++at) {
+    out.push_back(crew.story(at).stages.front());
+  }
   return out;
 }
 
 FleetCrew::FleetCrew(Console& console, std::string title, std::vector<std::string> names, Part part)
-    : console_(console), title_(std::move(title)), names_(std::move(names)), part_(std::move(part)), stories_(names_.size()), active_(names_.size()), live_(console) {}
+    : console_(console),
+      title_(std::move(title)),
+      names_(std::move(names)),
+      part_(std::move(part)),
+      stories_(names_.size()),
+      active_(names_.size()),
+      live_(console) {}
 
 void FleetCrew::begin(FleetSchedule& schedule, const Order& order) {
   active_[order.vm].emplace(Active{order, {}, {}, {}, false, {}});
-  if (part_.begins) { part_.begins(order); }
+  if (part_.begins) {
+    part_.begins(order);
+  }
   go_on(schedule, order.vm);
 }
 
@@ -98,7 +127,8 @@ void FleetCrew::go_on(FleetSchedule& schedule, std::size_t vm) {
     try {
       children_.start(vm, std::move(command), Deadline::in(std::chrono::seconds(stage->limit_s)));
     } catch (const Error& error) {
-      active.done.push_back({stage->what, stage->hook, exit_status(error.kind()), {}, error.id(), error.message(), error.fix(), error.details()});
+      active.done.push_back(
+          {stage->what, stage->hook, exit_status(error.kind()), {}, error.id(), error.message(), error.fix(), error.details()});
       go_on(schedule, vm);
     }
     return;
@@ -124,11 +154,17 @@ void FleetCrew::go_on(FleetSchedule& schedule, std::size_t vm) {
 
 void FleetCrew::hear(std::size_t vm, std::string_view line) {
   const std::size_t from = line.find_first_not_of(' ');
-  if (from == std::string_view::npos) { return; }
+  if (from == std::string_view::npos) {
+    return;
+  }
   active_[vm]->said = std::string(line.substr(from));
-  if (console_.stderr_is_terminal()) { return; }
+  if (console_.stderr_is_terminal()) {
+    return;
+  }
   std::size_t width = 0;
-  for (const auto& name : names_) { width = std::max(width, std::min(name.size(), name_most)); }
+  for (const auto& name : names_) {
+    width = std::max(width, std::min(name.size(), name_most));
+  }
   console_.say(fmt::format("{:<{}}  {}{}", names_[vm], width, active_[vm]->hook ? active_[vm]->what + ": " : "", line));
 }
 
@@ -143,9 +179,12 @@ void FleetCrew::show(const FleetSchedule& schedule) {
   }
   std::vector<std::string> lines;
   for (std::size_t vm = 0; vm < names_.size(); ++vm) {
-    if (!active_[vm]) { continue; }
+    if (!active_[vm]) {
+      continue;
+    }
     const auto& active = *active_[vm];
-    lines.push_back(fmt::format("  {:<{}}  {:>5.0f} s  {:<11}  {}", names_[vm], name_most, static_cast<double>(active.watch.elapsed().count()) / 1000, active.what, active.said));
+    lines.push_back(fmt::format("  {:<{}}  {:>5.0f} s  {:<11}  {}", names_[vm], name_most,
+                                static_cast<double>(active.watch.elapsed().count()) / 1000, active.what, active.said));
   }
   lines.push_back(fmt::format("{}: {} of {} done{}", title_, over, of, failed > 0 ? fmt::format(", {} failed", failed) : ""));
   live_.show(lines);
@@ -165,9 +204,13 @@ bool FleetCrew::run(FleetSchedule& schedule) {
     {
       // A look at lume in between must not be cut short: the signal is seen at the next turn.
       const sys::Shield shield;
-      while (const auto order = schedule.next()) { begin(schedule, *order); }
+      while (const auto order = schedule.next()) {
+        begin(schedule, *order);
+      }
     }
-    if (schedule.over()) { break; }
+    if (schedule.over()) {
+      break;
+    }
     show(schedule);
     for (auto& ended : children_.wait(redraw, [this](std::size_t vm, std::string_view line) { hear(vm, line); })) {
       const sys::Shield shield;

@@ -15,11 +15,11 @@ namespace lumelift {
 
 /// One command for one VM: a lumelift of its own, or a hook.
 struct Stage {
-  std::string what;                   ///< "unlock", "before_stop": for progress and messages
+  std::string what;  ///< "unlock", "before_stop": for progress and messages
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> environment = {};
-  std::string input = {};             ///< a password for --password-fd 0
-  int limit_s = 6 * 3600;             ///< a child of ours has shorter limits for each thing it does
+  std::string input = {};  ///< a password for --password-fd 0
+  int limit_s = 6 * 3600;  ///< a child of ours has shorter limits for each thing it does
   bool hook = false;
 };
 
@@ -27,8 +27,8 @@ struct Stage {
 struct StageDone {
   std::string what;
   bool hook = false;
-  int status = 1;                     ///< exit status; 1 for a signal or a time limit
-  std::string out;                    ///< JSON of a child of ours
+  int status = 1;   ///< exit status; 1 for a signal or a time limit
+  std::string out;  ///< JSON of a child of ours
   std::optional<std::string> error_id;
   std::string message, fix;
   std::vector<std::string> details;
@@ -37,9 +37,9 @@ struct StageDone {
 
 /// What happened to one VM.
 struct VmStory {
-  std::vector<StageDone> stages;      ///< of its work, in order
-  sys::Milliseconds spent{0};         ///< on its work
-  std::string trouble;                ///< parking or waking it failed: why
+  std::vector<StageDone> stages;  ///< of its work, in order
+  sys::Milliseconds spent{0};     ///< on its work
+  std::string trouble;            ///< parking or waking it failed: why
   std::string trouble_id;
 };
 
@@ -52,7 +52,7 @@ class FleetCrew {
   struct Part {
     std::function<std::optional<Stage>(const Order&, const std::vector<StageDone>&)> next;
     std::function<std::pair<FleetSchedule::Result, bool>(const Order&, const std::vector<StageDone>&)> ended;
-    std::function<void(const Order&)> begins = {};   ///< before the first stage
+    std::function<void(const Order&)> begins = {};  ///< before the first stage
   };
 
   FleetCrew(Console& console, std::string title, std::vector<std::string> names, Part part);

@@ -40,12 +40,18 @@ class Script {
   [[nodiscard]] std::optional<Stage> next(const Order& order, const std::vector<StageDone>& done) const {
     const VmPlan& plan = survey_.vms[order.vm];
     // What could not be looked at counts as tried.
-    if (plan.failure && order.act == Act::work) { return std::nullopt; }
+    if (plan.failure && order.act == Act::work) {
+      return std::nullopt;
+    }
     const auto stages = main_stages(order, plan);
     const bool cut = failed_stage(done) != nullptr || (sys::pending_signal() != 0 && !done.empty() && order.act == Act::work);
-    if (!cut && done.size() < stages.size()) { return stages[done.size()]; }
+    if (!cut && done.size() < stages.size()) {
+      return stages[done.size()];
+    }
     // A VM that was off and is on after a failure goes off again.
-    if (order.off_after && !was_done(done, "power off") && !done.empty() && running(plan)) { return scene_.child("power off", plan.wanted, {"power", "off"}); }
+    if (order.off_after && !was_done(done, "power off") && !done.empty() && running(plan)) {
+      return scene_.child("power off", plan.wanted, {"power", "off"});
+    }
     const bool drained = !done.empty() && done.front().what == "before_stop" && done.front().ok();
     const bool back = order.act == Act::wake || (order.act == Act::work && (drained || plan.parked));
     const bool wanted = back && !plan.wanted.after_start.empty() && !was_done(done, "after_start");
@@ -64,22 +70,32 @@ class Script {
  private:
   [[nodiscard]] std::vector<Stage> main_stages(const Order& order, const VmPlan& plan) const {
     const FleetVm& vm = plan.wanted;
-    if (order.act == Act::wake) { return {scene_.child("power on", vm, {"power", "on"})}; }
+    if (order.act == Act::wake) {
+      return {scene_.child("power on", vm, {"power", "on"})};
+    }
     std::vector<Stage> out;
-    if ((order.act == Act::park || (plan.running && plan.stops)) && !vm.before_stop.empty()) { out.push_back(FleetScene::hook("before_stop", vm, vm.before_stop)); }
+    if ((order.act == Act::park || (plan.running && plan.stops)) && !vm.before_stop.empty()) {
+      out.push_back(FleetScene::hook("before_stop", vm, vm.before_stop));
+    }
     if (order.act == Act::park) {
-      out.push_back(scene_.child("power off", vm, scene_.options.stop_busy ? std::vector<std::string>{"power", "off"} : std::vector<std::string>{"power", "off", "--if-idle"}));
+      out.push_back(scene_.child(
+          "power off", vm,
+          scene_.options.stop_busy ? std::vector<std::string>{"power", "off"} : std::vector<std::string>{"power", "off", "--if-idle"}));
       return out;
     }
     if (action_ == "verify") {
-      if (!plan.running) { out.push_back(scene_.child("power on", vm, {"power", "on"})); }
+      if (!plan.running) {
+        out.push_back(scene_.child("power on", vm, {"power", "on"}));
+      }
       out.push_back(scene_.child("verify", vm, {"verify"}));
     } else if (action_ == "rollback") {
       out.push_back(child("rollback", vm, {"rollback"}));
     } else if (plan.work() || scene_.options.recheck) {
       add_unlocks(vm, out);
     }
-    if (order.off_after && action_ != "rollback") { out.push_back(scene_.child("power off", vm, {"power", "off"})); }
+    if (order.off_after && action_ != "rollback") {
+      out.push_back(scene_.child("power off", vm, {"power", "off"}));
+    }
     return out;
   }
 
@@ -87,14 +103,18 @@ class Script {
     const std::size_t count = std::max<std::size_t>(1, vm.workloads.size());
     for (std::size_t i = 0; i < count; ++i) {
       std::vector<std::string> words = {"unlock", "--profile", vm.profile, "--host-preference", vm.host_preference};
-      if (i < vm.workloads.size()) { words.insert(words.end(), {"--workload", vm.workloads[i].string()}); }
+      if (i < vm.workloads.size()) {
+        words.insert(words.end(), {"--workload", vm.workloads[i].string()});
+      }
       out.push_back(child("unlock", vm, words));
     }
   }
 
   /// A command that may stop the VM.
   [[nodiscard]] Stage child(const std::string& what, const FleetVm& vm, std::vector<std::string> words) const {
-    if (!scene_.options.stop_busy) { words.insert(words.end(), {"--restart", "idle"}); }
+    if (!scene_.options.stop_busy) {
+      words.insert(words.end(), {"--restart", "idle"});
+    }
     return scene_.child(what, vm, words);
   }
 
@@ -109,9 +129,15 @@ std::vector<ScheduledVm> scheduled(const FleetScene& scene, const FleetSurvey& s
   std::vector<ScheduledVm> out;
   for (const auto& plan : survey.vms) {
     ScheduledVm vm{plan.wanted.name, plan.running, plan.parked, false, plan.running && plan.stops};
-    if (action == "apply") { vm.work = plan.work() || plan.failure || scene.options.recheck; }
-    if (action == "verify") { vm.work = plan.running || scene.options.recheck; }
-    if (action == "rollback") { vm.work = !journal.live_runs(plan.wanted.name).empty(); }
+    if (action == "apply") {
+      vm.work = plan.work() || plan.failure || scene.options.recheck;
+    }
+    if (action == "verify") {
+      vm.work = plan.running || scene.options.recheck;
+    }
+    if (action == "rollback") {
+      vm.work = !journal.live_runs(plan.wanted.name).empty();
+    }
     vm.off_after = plan.off_again;
     vm.work = vm.work || plan.off_again;
     out.push_back(std::move(vm));
@@ -149,13 +175,17 @@ void take_story(FleetRow& row, const VmStory& story, const VmPlan& plan, const s
   row.seconds = static_cast<double>(story.spent.count()) / 1000;
   bool changed = false;
   for (const auto& stage : story.stages) {
-    if (stage.hook || stage.out.empty()) { continue; }
+    if (stage.hook || stage.out.empty()) {
+      continue;
+    }
     row.reports.push_back(stage.out);
     changed = changed || (json_field(stage.out, "changed") == "true" && !stage.what.starts_with("power"));
   }
   row.result = action == "verify" ? "verified" : changed ? "changed" : "unchanged";
   const StageDone* failure = failed_stage(story.stages);
-  if (failure == nullptr) { return; }
+  if (failure == nullptr) {
+    return;
+  }
   row.result = "failed";
   row.status = failure->status;
   row.failure = *failure;
@@ -163,7 +193,8 @@ void take_story(FleetRow& row, const VmStory& story, const VmPlan& plan, const s
     row.note = "interrupted; what was done is taken back";
     return;
   }
-  row.note = failure->error_id ? fmt::format("{}: {}", *failure->error_id, failure->message) : fmt::format("{} ended with status {}: see its report", failure->what, failure->status);
+  row.note = failure->error_id ? fmt::format("{}: {}", *failure->error_id, failure->message)
+                               : fmt::format("{} ended with status {}: see its report", failure->what, failure->status);
 }
 
 FleetRow row_of(const FleetScene& scene, const VmPlan& plan, const FleetSchedule& schedule, std::size_t at, const VmStory& story) {
@@ -202,12 +233,18 @@ FleetRow row_of(const FleetScene& scene, const VmPlan& plan, const FleetSchedule
 FleetMemory::Before FleetMemory::left() const {
   std::error_code fault;
   Before before;
-  if (!std::filesystem::exists(file_, fault)) { return before; }
+  if (!std::filesystem::exists(file_, fault)) {
+    return before;
+  }
   const json object = json::parse(sys::read_file(file_, memory_cap), nullptr, false);
   const auto take = [&](const char* key, std::vector<std::string>& into) {
-    if (!object.is_object() || !object.contains(key) || !object[key].is_array()) { return; }
+    if (!object.is_object() || !object.contains(key) || !object[key].is_array()) {
+      return;
+    }
     for (const auto& name : object[key]) {
-      if (name.is_string()) { into.push_back(name.get<std::string>()); }
+      if (name.is_string()) {
+        into.push_back(name.get<std::string>());
+      }
     }
   };
   take("running", before.running);
@@ -216,7 +253,8 @@ FleetMemory::Before FleetMemory::left() const {
 }
 
 void FleetMemory::begin(const std::string& command, const Before& before) const {
-  const json object = {{"schema", 1}, {"command", command}, {"began", sys::iso_utc(sys::wall_seconds())}, {"running", before.running}, {"off", before.off}};
+  const json object = {
+      {"schema", 1}, {"command", command}, {"began", sys::iso_utc(sys::wall_seconds())}, {"running", before.running}, {"off", before.off}};
   sys::write_file(file_, object.dump(2, ' ', false, json::error_handler_t::replace) + "\n", 0600);
 }
 
@@ -228,8 +266,12 @@ void FleetMemory::end() const {
 int FleetOutcome::status() const {
   constexpr std::array by_weight = {3, 130, 1, 6, 5, 2, 4};
   for (const int worst : by_weight) {
-    if (worst == 130 && interrupted) { return worst; }
-    if (std::any_of(rows.begin(), rows.end(), [&](const FleetRow& row) { return row.status == worst; })) { return worst; }
+    if (worst == 130 && interrupted) {
+      return worst;
+    }
+    if (std::any_of(rows.begin(), rows.end(), [&](const FleetRow& row) { return row.status == worst; })) {
+      return worst;
+    }
   }
   // A hook may end with any status.
   return std::any_of(rows.begin(), rows.end(), [](const FleetRow& row) { return row.status != 0; }) ? 1 : 0;
@@ -248,15 +290,21 @@ std::vector<std::string> recover_once(const FleetScene& scene) {
   std::vector<Stage> stages;
   for (const auto& vm : scene.fleet.vms(scene.host_name(), scene.lume.list(), ignored)) {
     const auto runs = journal.live_runs(vm.name);
-    if (std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; })) { continue; }
+    if (std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; })) {
+      continue;
+    }
     names.push_back(vm.name);
     stages.push_back(scene.child("recover", vm, {"power", "recover"}));
   }
-  if (names.empty()) { return {}; }
+  if (names.empty()) {
+    return {};
+  }
   scene.context.console.say(fmt::format("finishing or taking back what an earlier run left: {}", fmt::join(names, ", ")));
   const auto done = run_each(scene.context.console, "recover", scene.options.jobs, names, stages);
   for (std::size_t at = 0; at < names.size(); ++at) {
-    if (done[at].error_id == "lock-held") { held.push_back(names[at]); }
+    if (done[at].error_id == "lock-held") {
+      held.push_back(names[at]);
+    }
   }
   return held;
 }
@@ -267,7 +315,8 @@ void settle_former_run(const FleetScene& scene) {
   const Deadline deadline = Deadline::in(former_children);
   for (auto held = recover_once(scene); !held.empty(); held = recover_once(scene)) {
     if (deadline.expired()) {
-      throw Error(ErrorKind::busy, "lock-held", fmt::format("another lumelift works on {}", fmt::join(held, ", "))).fix("wait for it to end, then try again");
+      throw Error(ErrorKind::busy, "lock-held", fmt::format("another lumelift works on {}", fmt::join(held, ", ")))
+          .fix("wait for it to end, then try again");
     }
     sys::pause(Milliseconds{200}, deadline);
   }
@@ -290,17 +339,25 @@ FleetOutcome run_over_fleet(const FleetScene& scene, const FleetSurvey& survey) 
   FleetCrew::Part part;
   part.begins = [&](const Order&) {
     // On disk before the first VM can be stopped.
-    if (!remembered) { memory.begin(scene.options.action, before); }
+    if (!remembered) {
+      memory.begin(scene.options.action, before);
+    }
     remembered = true;
   };
   part.next = [&](const Order& order, const std::vector<StageDone>& done) { return script.next(order, done); };
   part.ended = [&](const Order& order, const std::vector<StageDone>& done) {
     const bool running = script.running(survey.vms[order.vm]);
     const StageDone* failure = failed_stage(done);
-    if (survey.vms[order.vm].failure && order.act == Act::work) { return std::make_pair(Result::failed, running); }
-    if (failure == nullptr) { return std::make_pair(Result::ok, running); }
+    if (survey.vms[order.vm].failure && order.act == Act::work) {
+      return std::make_pair(Result::failed, running);
+    }
+    if (failure == nullptr) {
+      return std::make_pair(Result::ok, running);
+    }
     const bool no_room = failure->error_id == "vm-limit" && order.act == Act::work && !survey.vms[order.vm].running;
-    if (no_room) { schedule.set_outsiders(guests_of_others(scene, survey)); }
+    if (no_room) {
+      schedule.set_outsiders(guests_of_others(scene, survey));
+    }
     return std::make_pair(no_room ? Result::no_room : Result::failed, running);
   };
   FleetCrew crew(scene.context.console, scene.options.action, names, part);
@@ -311,7 +368,9 @@ FleetOutcome run_over_fleet(const FleetScene& scene, const FleetSurvey& survey) 
     outcome.rows.push_back(row_of(scene, survey.vms[at], schedule, at, crew.story(at)));
     all_back = all_back && !schedule.parked(at);
   }
-  if (remembered && all_back) { memory.end(); }
+  if (remembered && all_back) {
+    memory.end();
+  }
   outcome.warnings = survey.warnings;
   outcome.seconds = static_cast<double>(watch.elapsed().count()) / 1000;
   return outcome;

@@ -12,12 +12,12 @@ namespace lumelift {
 /// What became of one VM, for the table and for --json.
 struct FleetRow {
   std::string vm, before, now;
-  std::string result;                  ///< changed, unchanged, failed, skipped; of verify: verified, failed, skipped
+  std::string result;  ///< changed, unchanged, failed, skipped; of verify: verified, failed, skipped
   int status = 0;
   std::optional<double> seconds;
   std::string note;
   std::optional<StageDone> failure;
-  std::vector<std::string> reports;    ///< JSON objects of its children
+  std::vector<std::string> reports;  ///< JSON objects of its children
 };
 
 struct FleetOutcome {

@@ -27,7 +27,8 @@ int FleetSchedule::occupied() const {
 }
 
 int FleetSchedule::serving() const {
-  return static_cast<int>(std::count_if(vms_.begin(), vms_.end(), [](const State& vm) { return vm.running && !(vm.in_order && vm.stops); }));
+  return static_cast<int>(
+      std::count_if(vms_.begin(), vms_.end(), [](const State& vm) { return vm.running && !(vm.in_order && vm.stops); }));
 }
 
 bool FleetSchedule::waits_for_room() const {
@@ -38,8 +39,12 @@ FleetSchedule::Order FleetSchedule::begin(Act act, std::size_t at) {
   State& vm = vms_[at];
   vm.in_order = true;
   ++active_;
-  if (act == Act::park) { vm.stops = true; }
-  if (act != Act::work) { return {act, at}; }
+  if (act == Act::park) {
+    vm.stops = true;
+  }
+  if (act != Act::work) {
+    return {act, at};
+  }
   vm.stand = Stand::active;
   ++begun_;
   return {act, at, vm.off_after || (!vm.running && !vm.parked)};
@@ -47,12 +52,18 @@ FleetSchedule::Order FleetSchedule::begin(Act act, std::size_t at) {
 
 std::optional<FleetSchedule::Order> FleetSchedule::next_work() {
   // Beyond the canaries nothing begins before all of them have succeeded.
-  if (halted_ || (begun_ >= limits_.canary && succeeded_ < limits_.canary)) { return std::nullopt; }
+  if (halted_ || (begun_ >= limits_.canary && succeeded_ < limits_.canary)) {
+    return std::nullopt;
+  }
   for (const bool running : {true, false}) {
     for (std::size_t at = 0; at < vms_.size(); ++at) {
       const State& vm = vms_[at];
-      if (vm.stand != Stand::waiting || vm.in_order || vm.running != running) { continue; }
-      if (running ? !vm.stops || may_stop_one() : occupied() < limits_.guests) { return begin(Act::work, at); }
+      if (vm.stand != Stand::waiting || vm.in_order || vm.running != running) {
+        continue;
+      }
+      if (running ? !vm.stops || may_stop_one() : occupied() < limits_.guests) {
+        return begin(Act::work, at);
+      }
     }
   }
   return std::nullopt;
@@ -61,29 +72,44 @@ std::optional<FleetSchedule::Order> FleetSchedule::next_work() {
 std::optional<FleetSchedule::Order> FleetSchedule::next_park() {
   const bool canaries_busy = begun_ >= limits_.canary && succeeded_ < limits_.canary;
   // Room that is about to come, or that was made already, is enough.
-  const bool room_comes = std::any_of(vms_.begin(), vms_.end(), [](const State& vm) { return vm.in_order && (!vm.running || vm.stand != Stand::active); });
-  if (!waits_for_room() || canaries_busy || room_comes || !may_stop_one() || occupied() < limits_.guests) { return std::nullopt; }
+  const bool room_comes =
+      std::any_of(vms_.begin(), vms_.end(), [](const State& vm) { return vm.in_order && (!vm.running || vm.stand != Stand::active); });
+  if (!waits_for_room() || canaries_busy || room_comes || !may_stop_one() || occupied() < limits_.guests) {
+    return std::nullopt;
+  }
   for (std::size_t at = vms_.size(); at-- > 0;) {
     const State& vm = vms_[at];
-    if (vm.running && !vm.in_order && vm.may_park && vm.stand != Stand::waiting) { return begin(Act::park, at); }
+    if (vm.running && !vm.in_order && vm.may_park && vm.stand != Stand::waiting) {
+      return begin(Act::park, at);
+    }
   }
   return std::nullopt;
 }
 
 std::optional<FleetSchedule::Order> FleetSchedule::next_wake() {
-  if (waits_for_room()) { return std::nullopt; }
+  if (waits_for_room()) {
+    return std::nullopt;
+  }
   for (std::size_t at = 0; at < vms_.size(); ++at) {
     State& vm = vms_[at];
-    if (!vm.parked || vm.in_order || vm.wake_failed) { continue; }
-    if (occupied() < limits_.guests) { return begin(Act::wake, at); }
-    if (active_ == 0) { vm.reason = "it was stopped to make room, and there is none to start it again"; }
+    if (!vm.parked || vm.in_order || vm.wake_failed) {
+      continue;
+    }
+    if (occupied() < limits_.guests) {
+      return begin(Act::wake, at);
+    }
+    if (active_ == 0) {
+      vm.reason = "it was stopped to make room, and there is none to start it again";
+    }
   }
   return std::nullopt;
 }
 
 void FleetSchedule::give_up() {
   for (auto& vm : vms_) {
-    if (vm.stand != Stand::waiting) { continue; }
+    if (vm.stand != Stand::waiting) {
+      continue;
+    }
     vm.stand = Stand::skipped;
     if (halted_) {
       vm.reason = *halted_;
@@ -96,10 +122,18 @@ void FleetSchedule::give_up() {
 }
 
 std::optional<FleetSchedule::Order> FleetSchedule::next() {
-  if (active_ >= limits_.jobs) { return std::nullopt; }
-  if (auto order = next_work()) { return order; }
-  if (auto order = next_park()) { return order; }
-  if (halted_ || active_ == 0) { give_up(); }
+  if (active_ >= limits_.jobs) {
+    return std::nullopt;
+  }
+  if (auto order = next_work()) {
+    return order;
+  }
+  if (auto order = next_park()) {
+    return order;
+  }
+  if (halted_ || active_ == 0) {
+    give_up();
+  }
   return next_wake();
 }
 
@@ -116,7 +150,9 @@ void FleetSchedule::ended(const Order& order, Result result, bool running) {
   }
   vm.parked = vm.parked && !running;
   if (order.act == Act::wake) {
-    if (running) { return; }
+    if (running) {
+      return;
+    }
     vm.wake_failed = true;
     vm.reason = "it could not be started again";
     return;
@@ -128,13 +164,21 @@ void FleetSchedule::ended(const Order& order, Result result, bool running) {
   }
   vm.stand = result == Result::ok ? Stand::done : Stand::failed;
   ++(result == Result::ok ? succeeded_ : failed_);
-  if (result == Result::ok) { return; }
-  if (limits_.canary > 0 && succeeded_ < limits_.canary) { halt(fmt::format("not tried: canary {} failed", vm.name)); }
-  if (limits_.max_fail && failed_ > *limits_.max_fail) { halt(fmt::format("not tried after {} {}", failed_, failed_ == 1 ? "failure" : "failures")); }
+  if (result == Result::ok) {
+    return;
+  }
+  if (limits_.canary > 0 && succeeded_ < limits_.canary) {
+    halt(fmt::format("not tried: canary {} failed", vm.name));
+  }
+  if (limits_.max_fail && failed_ > *limits_.max_fail) {
+    halt(fmt::format("not tried after {} {}", failed_, failed_ == 1 ? "failure" : "failures"));
+  }
 }
 
 void FleetSchedule::halt(const std::string& reason) {
-  if (!halted_) { halted_ = reason; }
+  if (!halted_) {
+    halted_ = reason;
+  }
 }
 
 }  // namespace lumelift

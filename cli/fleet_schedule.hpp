@@ -18,10 +18,10 @@ struct ScheduledVm {
 };
 
 struct FleetLimits {
-  int guests = 2;          ///< macOS guests that may run at a time; Apple's framework allows two
-  int jobs = 4;            ///< VMs worked on at a time
-  int keep_ready = 0;      ///< VMs that must keep serving
-  int canary = 0;          ///< so many must succeed before any other is begun
+  int guests = 2;               ///< macOS guests that may run at a time; Apple's framework allows two
+  int jobs = 4;                 ///< VMs worked on at a time
+  int keep_ready = 0;           ///< VMs that must keep serving
+  int canary = 0;               ///< so many must succeed before any other is begun
   std::optional<int> max_fail;  ///< more failures than that, and no further VM is begun
 };
 

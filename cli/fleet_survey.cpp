@@ -20,7 +20,7 @@ using nlohmann::json;
 /// What one unlock of a VM is to leave, told without its guest.
 struct Goal {
   std::string goal, kit;
-  std::vector<std::string> labels;   ///< of its agents, in the workload's order
+  std::vector<std::string> labels;  ///< of its agents, in the workload's order
 };
 
 /// Reads each pair of profile and workload once, whoever wants it.
@@ -30,20 +30,28 @@ class Goals {
 
   [[nodiscard]] std::vector<Goal> of(const FleetVm& vm) {
     std::vector<Goal> out;
-    if (vm.workloads.empty()) { out.push_back(get(vm, std::nullopt)); }
-    for (const auto& workload : vm.workloads) { out.push_back(get(vm, workload)); }
+    if (vm.workloads.empty()) {
+      out.push_back(get(vm, std::nullopt));
+    }
+    for (const auto& workload : vm.workloads) {
+      out.push_back(get(vm, workload));
+    }
     return out;
   }
 
  private:
   const Goal& get(const FleetVm& vm, const std::optional<std::filesystem::path>& workload) {
     const auto key = std::make_pair(vm.profile, workload ? workload->string() : "");
-    if (const auto known = known_.find(key); known != known_.end()) { return known->second; }
+    if (const auto known = known_.find(key); known != known_.end()) {
+      return known->second;
+    }
     try {
       const UnlockInput input = read_unlock_input(context_, vm.profile, workload);
       Goal goal{goal_digest(input), kit_digest(input), {}};
       if (input.workload) {
-        for (const auto& agent : input.workload->agents) { goal.labels.push_back(agent.label); }
+        for (const auto& agent : input.workload->agents) {
+          goal.labels.push_back(agent.label);
+        }
       }
       return known_[key] = std::move(goal);
     } catch (Error& error) {
@@ -59,16 +67,26 @@ class Goals {
 bool answers(const std::vector<RunRecord>& runs, const Goal& goal) {
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const json summary = json::parse(run->summary, nullptr, false);
-    if (!summary.is_object()) { continue; }
-    if (summary.contains("label")) {  // a start or stop of one agent
-      const auto label = summary["label"].is_string() ? summary["label"].get<std::string>() : std::string();
-      if (std::find(goal.labels.begin(), goal.labels.end(), label) != goal.labels.end()) { return false; }
+    if (!summary.is_object()) {
       continue;
     }
-    if (goal.labels.empty()) { return summary.value("kit", "") == goal.kit; }
+    if (summary.contains("label")) {  // a start or stop of one agent
+      const auto label = summary["label"].is_string() ? summary["label"].get<std::string>() : std::string();
+      if (std::find(goal.labels.begin(), goal.labels.end(), label) != goal.labels.end()) {
+        return false;
+      }
+      continue;
+    }
+    if (goal.labels.empty()) {
+      return summary.value("kit", "") == goal.kit;
+    }
     std::vector<std::string> labels;
-    for (const auto& agent : summary.value("agents", json::array())) { labels.push_back(agent.value("label", "")); }
-    if (labels == goal.labels) { return summary.value("goal", "") == goal.goal; }
+    for (const auto& agent : summary.value("agents", json::array())) {
+      labels.push_back(agent.value("label", ""));
+    }
+    if (labels == goal.labels) {
+      return summary.value("goal", "") == goal.goal;
+    }
   }
   return false;
 }
@@ -76,30 +94,46 @@ bool answers(const std::vector<RunRecord>& runs, const Goal& goal) {
 /// What the journal says of the VM is what is wanted: as far as can be told without its guest, all is done.
 bool recorded_as_wanted(const Journal& journal, const FleetVm& vm, const std::vector<Goal>& goals, const PrefValue& preference) {
   const auto runs = journal.live_runs(vm.name);
-  const bool whole = !runs.empty() && std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; });
-  if (!whole || !std::all_of(goals.begin(), goals.end(), [&](const Goal& goal) { return answers(runs, goal); })) { return false; }
-  if (vm.host_preference == "keep") { return true; }
+  const bool whole =
+      !runs.empty() && std::all_of(runs.begin(), runs.end(), [](const RunRecord& run) { return run.state == RunState::committed; });
+  if (!whole || !std::all_of(goals.begin(), goals.end(), [&](const Goal& goal) { return answers(runs, goal); })) {
+    return false;
+  }
+  if (vm.host_preference == "keep") {
+    return true;
+  }
   const auto claims = journal.claims(resource_of(feature_level_key()));
-  return preference == PrefValue(true) && std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) { return claim.vm == vm.name; });
+  return preference == PrefValue(true) &&
+         std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) { return claim.vm == vm.name; });
 }
 
 /// Takes what a dry run says into the plan. Steps that several workloads share stand once.
 void take_steps(VmPlan& plan, const std::string& text) {
   const json object = json::parse(text, nullptr, false);
-  if (!object.is_object() || !object.contains("steps")) { throw Error(ErrorKind::failed, "child-unreadable", fmt::format("the plan for '{}' cannot be read", plan.wanted.name)); }
+  if (!object.is_object() || !object.contains("steps")) {
+    throw Error(ErrorKind::failed, "child-unreadable", fmt::format("the plan for '{}' cannot be read", plan.wanted.name));
+  }
   plan.guest_known = object.value("guest_known", false);
   for (const auto& step : object["steps"]) {
     const Step one = step_from_json(step.dump());
-    if (std::find(plan.steps.begin(), plan.steps.end(), one) == plan.steps.end()) { plan.steps.push_back(one); }
-    if (const auto* power = std::get_if<SetPower>(&one)) { plan.stops = plan.stops || power->after == Power::stopped; }
+    if (std::find(plan.steps.begin(), plan.steps.end(), one) == plan.steps.end()) {
+      plan.steps.push_back(one);
+    }
+    if (const auto* power = std::get_if<SetPower>(&one)) {
+      plan.stops = plan.stops || power->after == Power::stopped;
+    }
   }
-  for (const auto& note : object.value("notes", json::array())) { plan.notes.push_back(note.get<std::string>()); }
+  for (const auto& note : object.value("notes", json::array())) {
+    plan.notes.push_back(note.get<std::string>());
+  }
 }
 
 std::vector<Stage> dry_runs(const FleetScene& scene, const FleetVm& vm) {
   const std::vector<std::string> words = {"unlock", "--dry-run", "--profile", vm.profile, "--host-preference", vm.host_preference};
   std::vector<Stage> out;
-  if (vm.workloads.empty()) { out.push_back(scene.child("look", vm, words)); }
+  if (vm.workloads.empty()) {
+    out.push_back(scene.child("look", vm, words));
+  }
   for (const auto& workload : vm.workloads) {
     auto with = words;
     with.insert(with.end(), {"--workload", workload.string()});
@@ -121,7 +155,9 @@ void ask_running(const FleetScene& scene, FleetSurvey& survey) {
   FleetSchedule schedule(scheduled, limits, 0);
   FleetCrew::Part part;
   part.next = [&](const FleetCrew::Order& order, const std::vector<StageDone>& done) -> std::optional<Stage> {
-    if (!done.empty() && !done.back().ok()) { return std::nullopt; }
+    if (!done.empty() && !done.back().ok()) {
+      return std::nullopt;
+    }
     auto stages = dry_runs(scene, survey.vms[order.vm].wanted);
     return done.size() < stages.size() ? std::optional(std::move(stages[done.size()])) : std::nullopt;
   };
@@ -137,12 +173,18 @@ void ask_running(const FleetScene& scene, FleetSurvey& survey) {
     return std::make_pair(plan.failure ? FleetSchedule::Result::failed : FleetSchedule::Result::ok, true);
   };
   FleetCrew crew(scene.context.console, "looking", names, part);
-  if (crew.run(schedule)) { throw sys::Interrupted{sys::pending_signal()}; }
+  if (crew.run(schedule)) {
+    throw sys::Interrupted{sys::pending_signal()};
+  }
 }
 
-std::string state_text(const FileState& state) { return fmt::format("sha256 {}, {}, mode {:04o}", state.sha256, shown_bytes(state.size), state.mode); }
+std::string state_text(const FileState& state) {
+  return fmt::format("sha256 {}, {}, mode {:04o}", state.sha256, shown_bytes(state.size), state.mode);
+}
 
-const char* agent_text(AgentState state) { return state == AgentState::loaded ? "loaded" : state == AgentState::disabled ? "disabled" : "not loaded"; }
+const char* agent_text(AgentState state) {
+  return state == AgentState::loaded ? "loaded" : state == AgentState::disabled ? "disabled" : "not loaded";
+}
 
 /// Adds one step as a change; steps of power come as one change per VM.
 void add_change(std::vector<FleetChange>& out, const VmPlan& plan, const Step& step) {
@@ -161,7 +203,9 @@ void add_change(std::vector<FleetChange>& out, const VmPlan& plan, const Step& s
 FleetScene::FleetScene(Context& context_in, const FleetOptions& options_in)
     : context(context_in), options(options_in), fleet(Fleet::load(options.file, context.home)), lume(context.home) {
   // An inventory is about all of them, and may be made on a machine that is none.
-  if (options.action != "inventory") { host = fleet.host(options.on); }
+  if (options.action != "inventory") {
+    host = fleet.host(options.on);
+  }
 }
 
 Stage FleetScene::child(const std::string& what, const FleetVm& vm, const std::vector<std::string>& words) const {
@@ -174,15 +218,21 @@ Stage FleetScene::child(const std::string& what, const FleetVm& vm, const std::v
   add("--timeout", std::to_string(vm.timeout_s));
   add("--user", vm.user.value_or(login.user));
   add("--port", std::to_string(vm.port.value_or(login.port)));
-  if (const auto key = vm.key ? vm.key : login.key_file) { add("--key", key->string()); }
-  if (login.use_agent) { stage.words.emplace_back("--agent"); }
+  if (const auto key = vm.key ? vm.key : login.key_file) {
+    add("--key", key->string());
+  }
+  if (login.use_agent) {
+    stage.words.emplace_back("--agent");
+  }
   if (vm.password_file) {
     add("--password-file", vm.password_file->string());
   } else if (login.password) {
     add("--password-fd", "0");
     stage.input = login.password->reveal() + "\n";
   }
-  if (login.passphrase) { stage.environment.emplace_back("LUMELIFT_KEY_PASSPHRASE", login.passphrase->reveal()); }
+  if (login.passphrase) {
+    stage.environment.emplace_back("LUMELIFT_KEY_PASSPHRASE", login.passphrase->reveal());
+  }
   return stage;
 }
 
@@ -198,32 +248,54 @@ Stage FleetScene::hook(const std::string& what, const FleetVm& vm, const Hook& w
 
 std::string VmPlan::digest() const {
   std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", status, running, parked, off_again, recorded, goals);
-  for (const auto& step : steps) { text += to_json(step) + "\n"; }
-  if (failure) { text += failure->error_id.value_or("") + "\n"; }
+  for (const auto& step : steps) {
+    text += to_json(step) + "\n";
+  }
+  if (failure) {
+    text += failure->error_id.value_or("") + "\n";
+  }
   return sys::sha256(text);
 }
 
 std::vector<FleetChange> FleetSurvey::changes() const {
   std::vector<FleetChange> out;
   const bool sets = std::any_of(vms.begin(), vms.end(), [&](const VmPlan& vm) { return vm.work() && vm.wanted.host_preference == "set"; });
-  if (sets && preference != PrefValue(true)) { out.push_back({"", "preference", feature_level_key().key, shown(preference), shown(PrefValue(true))}); }
+  if (sets && preference != PrefValue(true)) {
+    out.push_back({"", "preference", feature_level_key().key, shown(preference), shown(PrefValue(true))});
+  }
   for (const auto& plan : vms) {
-    if (plan.parked && !plan.work()) { out.push_back({plan.wanted.name, "power", "power", "stopped", "running, as before an earlier fleet run"}); }
-    if (!plan.work()) { continue; }
+    if (plan.parked && !plan.work()) {
+      out.push_back({plan.wanted.name, "power", "power", "stopped", "running, as before an earlier fleet run"});
+    }
+    if (!plan.work()) {
+      continue;
+    }
     const std::string& vm = plan.wanted.name;
-    if (plan.stops) { out.push_back({vm, "power", "power", "running", "running, restarted"}); }
-    for (const auto& step : plan.steps) { add_change(out, plan, step); }
-    if (plan.running && plan.guest_known) { continue; }
-    if (!plan.running) { out.push_back({vm, "power", "power", "stopped", plan.parked ? "running" : "started, and stopped again at the end"}); }
+    if (plan.stops) {
+      out.push_back({vm, "power", "power", "running", "running, restarted"});
+    }
+    for (const auto& step : plan.steps) {
+      add_change(out, plan, step);
+    }
+    if (plan.running && plan.guest_known) {
+      continue;
+    }
+    if (!plan.running) {
+      out.push_back({vm, "power", "power", "stopped", plan.parked ? "running" : "started, and stopped again at the end"});
+    }
     std::string wanted = "profile " + plan.wanted.profile;
-    for (const auto& workload : plan.wanted.workloads) { wanted += ", workload " + workload.filename().string(); }
+    for (const auto& workload : plan.wanted.workloads) {
+      wanted += ", workload " + workload.filename().string();
+    }
     out.push_back({vm, "guest", "guest", "not known before it runs", wanted});
   }
   return out;
 }
 
 FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory::Before& before) {
-  const auto among = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto among = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   FleetSurvey survey;
   const auto listed = scene.lume.list();
   std::set<std::string> ours;
@@ -236,7 +308,9 @@ FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory
     plan.parked = !plan.running && among(before.running, wanted.name);
     plan.off_again = plan.running && among(before.off, wanted.name);
     // What only reads the journal reaches no guest.
-    if (depth != Depth::recorded && vm->address && plan.running) { require_own_address(listed, vm->name, *vm->address); }
+    if (depth != Depth::recorded && vm->address && plan.running) {
+      require_own_address(listed, vm->name, *vm->address);
+    }
     plan.wanted = std::move(wanted);
     survey.vms.push_back(std::move(plan));
   }
@@ -244,15 +318,21 @@ FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory
     return vm.os != "linux" && vm.power() == Power::running && !ours.contains(vm.name);
   }));
   survey.preference = Host().preference(feature_level_key());
-  if (depth == Depth::names) { return survey; }
+  if (depth == Depth::names) {
+    return survey;
+  }
   const Journal journal(scene.context.state_dir, Journal::Access::read);
   Goals goals(scene.context);
   for (auto& plan : survey.vms) {
     const auto wanted = goals.of(plan.wanted);
-    for (const auto& goal : wanted) { plan.goals += goal.goal + " "; }
+    for (const auto& goal : wanted) {
+      plan.goals += goal.goal + " ";
+    }
     plan.recorded = recorded_as_wanted(journal, plan.wanted, wanted, survey.preference);
   }
-  if (depth == Depth::full) { ask_running(scene, survey); }
+  if (depth == Depth::full) {
+    ask_running(scene, survey);
+  }
   return survey;
 }
 

@@ -54,17 +54,17 @@ struct FleetScene {
 /// What is there of one VM and what would be done.
 struct VmPlan {
   FleetVm wanted;
-  std::string status;                     ///< as lume says it
+  std::string status;  ///< as lume says it
   bool running = false;
-  bool parked = false;                    ///< an earlier fleet run switched it off and did not end
-  bool off_again = false;                 ///< an earlier fleet run switched it on and did not end
-  bool recorded = false;                  ///< the journal says that what is wanted was done
+  bool parked = false;     ///< an earlier fleet run switched it off and did not end
+  bool off_again = false;  ///< an earlier fleet run switched it on and did not end
+  bool recorded = false;   ///< the journal says that what is wanted was done
   bool guest_known = false;
-  bool stops = false;                     ///< doing it takes the running VM down
+  bool stops = false;  ///< doing it takes the running VM down
   std::vector<Step> steps;
   std::vector<std::string> notes;
-  std::optional<StageDone> failure;       ///< it could not be looked at
-  std::string goals;                      ///< digests of what is wanted
+  std::optional<StageDone> failure;  ///< it could not be looked at
+  std::string goals;                 ///< digests of what is wanted
 
   /// Something is to be done.
   [[nodiscard]] bool work() const { return !failure && (running ? !steps.empty() : !recorded); }
@@ -74,7 +74,7 @@ struct VmPlan {
 
 /// One thing of the world that would change.
 struct FleetChange {
-  std::string vm;                         ///< empty: the host
+  std::string vm;  ///< empty: the host
   std::string kind, name, before, after;
   bool operator==(const FleetChange&) const = default;
 };
@@ -82,7 +82,7 @@ struct FleetChange {
 struct FleetSurvey {
   std::vector<VmPlan> vms;
   PrefValue preference;
-  int outsiders = 0;                      ///< running macOS guests that are none of the fleet's
+  int outsiders = 0;  ///< running macOS guests that are none of the fleet's
   std::vector<std::string> warnings;
 
   /// The preference once, then each VM's resources in the order of the plan.
@@ -94,8 +94,8 @@ enum class Depth {
   recorded,  ///< also what the journal says of each
   full,      ///< also what an unlock of each would do; running guests are asked
 };
-/// Looks; changes nothing. `before`: how it was before an unfinished run. Throws Error for what is wrong in files, "vm-unknown", "vm-address-shared",
-/// Interrupted; what concerns one VM is in its VmPlan::failure.
+/// Looks; changes nothing. `before`: how it was before an unfinished run. Throws Error for what is wrong in files, "vm-unknown",
+/// "vm-address-shared", Interrupted; what concerns one VM is in its VmPlan::failure.
 [[nodiscard]] FleetSurvey survey_fleet(const FleetScene& scene, Depth depth, const FleetMemory::Before& before);
 
 }  // namespace lumelift

@@ -12,7 +12,7 @@ constexpr Milliseconds answer{15'000}, look_limit{60'000};
 
 struct Needs {
   GuestKit guest;
-  Plan plan;   ///< what of it is missing
+  Plan plan;  ///< what of it is missing
 };
 
 Needs look(Operation& operation, const Profile& profile, const std::vector<Source>& kit) {
@@ -39,7 +39,9 @@ int with_guest_kit(Context& context, const TargetOptions& target, const std::str
     Operation operation(context, target, command, Operation::Touch::nothing);
     if (unlocked_cleanly(operation)) {
       const Needs needs = look(operation, profile, kit);
-      if (needs.plan.steps.empty()) { return work(operation, needs.guest); }
+      if (needs.plan.steps.empty()) {
+        return work(operation, needs.guest);
+      }
     }
   }
   Operation operation(context, target, command, Operation::Touch::world);
@@ -54,13 +56,19 @@ int with_guest_kit(Context& context, const TargetOptions& target, const std::str
     }
     status = work(operation, needs.guest);
   } catch (Error& error) {
-    if (run) { operation.take_back(*run, error); }
+    if (run) {
+      operation.take_back(*run, error);
+    }
     throw;
   } catch (const sys::Interrupted&) {
-    if (run) { return operation.take_back_interrupted(*run); }
+    if (run) {
+      return operation.take_back_interrupted(*run);
+    }
     throw;
   }
-  if (run && !operation.undo({operation.record(*run)}, Restart::never).complete()) { return exit_status(ErrorKind::incomplete); }
+  if (run && !operation.undo({operation.record(*run)}, Restart::never).complete()) {
+    return exit_status(ErrorKind::incomplete);
+  }
   return status;
 }
 

@@ -18,7 +18,7 @@ struct Launch {
   std::vector<std::string> command;  ///< [0]: absolute, relative to `folder`, or looked up in the guest's PATH
   /// On top of the account's own environment, which is rid of every DYLD_* variable and of all of the library's.
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string folder;                ///< working directory; empty: the guest's home
+  std::string folder;  ///< working directory; empty: the guest's home
 };
 
 /// "NAME=VALUE" words of a user. Throws Error "variable-invalid", "variable-reserved" (usage).
@@ -46,9 +46,9 @@ class MarkCutter {
 
 /// How and with what streams a program ran.
 struct RunEnding {
-  ExecResult result;        ///< out and err only where they were kept
-  std::optional<int> pid;   ///< in the guest
-  bool lost = false;        ///< the connection ended first
+  ExecResult result;       ///< out and err only where they were kept
+  std::optional<int> pid;  ///< in the guest
+  bool lost = false;       ///< the connection ended first
   std::string lost_reason;
 
   /// The exit status to pass on: the program's own, 128 + N after signal N, 255 where there was neither.
@@ -57,8 +57,8 @@ struct RunEnding {
 
 struct RunStreams {
   enum class Output { pass, keep };
-  Output output = Output::pass;             ///< pass: to our own streams as it comes; keep: in the ending
-  std::string terminal_type;                ///< TERM; a terminal is asked for when it is set and ours are terminals
+  Output output = Output::pass;  ///< pass: to our own streams as it comes; keep: in the ending
+  std::string terminal_type;     ///< TERM; a terminal is asked for when it is set and ours are terminals
   /// Called once a second with the pid, once that is known. True asks the guest to end the program.
   std::function<bool(int pid)> watch = {};
 };

@@ -19,11 +19,21 @@ PathLook look_in_guest(Session& session, const std::string& path) {
   look.mode = entry.mode;
   look.target = entry.target;
   switch (entry.kind) {
-    case PathKind::absent: look.kind = EntryKind::missing; break;
-    case PathKind::file: look.kind = EntryKind::file; break;
-    case PathKind::folder: look.kind = EntryKind::folder; break;
-    case PathKind::link: look.kind = EntryKind::symlink; break;
-    case PathKind::other: look.kind = EntryKind::other; break;
+    case PathKind::absent:
+      look.kind = EntryKind::missing;
+      break;
+    case PathKind::file:
+      look.kind = EntryKind::file;
+      break;
+    case PathKind::folder:
+      look.kind = EntryKind::folder;
+      break;
+    case PathKind::link:
+      look.kind = EntryKind::symlink;
+      break;
+    case PathKind::other:
+      look.kind = EntryKind::other;
+      break;
   }
   return look;
 }
@@ -41,9 +51,13 @@ FileView guest_files(GuestLink& link) {
   };
   view.read = [&link, contents](const std::string& path) {
     const auto known = contents->find(path);
-    if (known != contents->end()) { return known->second; }
+    if (known != contents->end()) {
+      return known->second;
+    }
     auto content = link.transfer().read(path, largest_file);
-    if (!content) { throw Error(ErrorKind::usage, "file-unreadable", "'" + path + "' does not exist in the guest"); }
+    if (!content) {
+      throw Error(ErrorKind::usage, "file-unreadable", "'" + path + "' does not exist in the guest");
+    }
     return contents->emplace(path, std::move(*content)).first->second;
   };
   return view;
@@ -56,9 +70,15 @@ std::optional<Version> version_from(std::string_view text) {
   const char* const end = at + text.size();
   for (std::size_t i = 0; i < 3; ++i) {
     const auto [next, error] = std::from_chars(at, end, *parts[i]);
-    if (error != std::errc{}) { return std::nullopt; }
-    if (next == end) { return version; }
-    if (*next != '.') { return std::nullopt; }
+    if (error != std::errc{}) {
+      return std::nullopt;
+    }
+    if (next == end) {
+      return version;
+    }
+    if (*next != '.') {
+      return std::nullopt;
+    }
     at = next + 1;
   }
   return std::nullopt;
@@ -80,20 +100,24 @@ std::string guest_path(const std::string& written, const std::string& home, cons
     path = std::filesystem::path(folder.empty() ? home : folder) / path;
   }
   std::string plain = path.lexically_normal().string();
-  while (plain.size() > 1 && plain.ends_with('/')) { plain.pop_back(); }
+  while (plain.size() > 1 && plain.ends_with('/')) {
+    plain.pop_back();
+  }
   return plain;
 }
 
 std::string program_path(const std::vector<std::string>& command, const FileView& files) {
-  if (command.front().find('/') != std::string::npos) { return command.front(); }
+  if (command.front().find('/') != std::string::npos) {
+    return command.front();
+  }
   // Where it is, not what it is: nothing is read.
   const FileView unread{files.look, [](const std::string&) { return std::string(); }};
   const LaunchChain chain = follow({command.front()}, unread);
   return chain.links.empty() ? command.front() : chain.links.front().path;
 }
 
-Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables, const std::string& folder, const FileView& files,
-                       const std::string& home) {
+Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables, const std::string& folder,
+                       const FileView& files, const std::string& home) {
   Launch out{command, variables_from(variables), folder.empty() ? std::string() : guest_path(folder, home)};
   const std::string program = program_path(command, files);
   out.command.front() = program.starts_with("~/") ? guest_path(program, home) : program;
@@ -102,7 +126,9 @@ Launch launch_in_guest(const std::vector<std::string>& command, const std::vecto
 
 std::vector<std::string> judged_words(const Launch& launch, const std::string& home) {
   auto words = launch.command;
-  if (words.front().find('/') != std::string::npos) { words.front() = guest_path(words.front(), home, launch.folder); }
+  if (words.front().find('/') != std::string::npos) {
+    words.front() = guest_path(words.front(), home, launch.folder);
+  }
   return words;
 }
 

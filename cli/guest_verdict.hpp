@@ -28,8 +28,8 @@ namespace lumelift {
 
 /// What a user asked to be run (`variables` are NAME=VALUE words, `folder` may be empty), with the program looked up and paths
 /// as the guest has them. Throws what variables_from() throws.
-[[nodiscard]] Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables, const std::string& folder,
-                                     const FileView& files, const std::string& home);
+[[nodiscard]] Launch launch_in_guest(const std::vector<std::string>& command, const std::vector<std::string>& variables,
+                                     const std::string& folder, const FileView& files, const std::string& home);
 /// Its words with an absolute path in front, for the verdict; a bare name stays one.
 [[nodiscard]] std::vector<std::string> judged_words(const Launch& launch, const std::string& home);
 

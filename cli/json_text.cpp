@@ -9,12 +9,16 @@ std::string_view json_text(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (in_string) {
-      if (c == '\\') { ++at; }
+      if (c == '\\') {
+        ++at;
+      }
       in_string = c != '"';
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > deepest) { return {}; }
+      if (++depth > deepest) {
+        return {};
+      }
     } else if (c == ']' || c == '}') {
       --depth;
     }

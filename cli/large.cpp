@@ -31,8 +31,7 @@ constexpr unsigned connections_most = 4;  // so many are safe with the usual lim
 constexpr unsigned processors_each = 3;   // one to encrypt here, two for its counterpart and the checksums in the guest
 
 unsigned connections_for(std::uint64_t size) {
-  return size < several_from ? 1
-                             : std::clamp(std::thread::hardware_concurrency() / processors_each, 1u, connections_most);
+  return size < several_from ? 1 : std::clamp(std::thread::hardware_concurrency() / processors_each, 1u, connections_most);
 }
 
 bool passes(const Error& error) {
@@ -220,8 +219,8 @@ class Pairs {
 
 }  // namespace
 
-std::vector<PathSeen> look(Guest& guest, const std::vector<std::string>& paths, const std::vector<bool>& large,
-                           Trust trust, const Deadline& deadline, Manifest* manifest) {
+std::vector<PathSeen> look(Guest& guest, const std::vector<std::string>& paths, const std::vector<bool>& large, Trust trust,
+                           const Deadline& deadline, Manifest* manifest) {
   std::vector<std::size_t> known;
   for (std::size_t i = 0; trust == Trust::manifest && i < paths.size(); ++i) {
     if (large[i]) {
@@ -276,8 +275,7 @@ std::vector<PathSeen> look_at(Guest& guest, GuestGoal& goal, Trust trust, const 
       continue;
     }
     const auto* entry = trust == Trust::manifest ? manifest.find(file.path) : nullptr;
-    const bool same_source =
-        entry != nullptr && entry->sha256 == now->sha256 && entry->source == SourceFile::stamp_of(file.source);
+    const bool same_source = entry != nullptr && entry->sha256 == now->sha256 && entry->source == SourceFile::stamp_of(file.source);
     file.state.sha256 = same_source ? now->sha256 : sys::sha256_file(file.source);
   }
   return seen;
@@ -333,8 +331,7 @@ Manifest::Entry entry_of(const FileState& state, const std::string& stamp, const
   return {state.size, stamp, state.sha256, source_stamp.empty() ? "-" : source_stamp};
 }
 
-void note(Guest& guest, Console& console, const std::vector<std::pair<std::string, Manifest::Entry>>& entries,
-          CacheFolder folder) {
+void note(Guest& guest, Console& console, const std::vector<std::pair<std::string, Manifest::Entry>>& entries, CacheFolder folder) {
   if (entries.empty()) {
     return;
   }
@@ -360,9 +357,7 @@ std::string shown_rate(std::uint64_t bytes, Milliseconds spent) {
   if (spent < Milliseconds{1'000}) {
     return {};
   }
-  return shown_bytes(
-             static_cast<std::uint64_t>(static_cast<double>(bytes) * 1000 / static_cast<double>(spent.count()))) +
-         "/s";
+  return shown_bytes(static_cast<std::uint64_t>(static_cast<double>(bytes) * 1000 / static_cast<double>(spent.count()))) + "/s";
 }
 
 }  // namespace lumelift

@@ -116,9 +116,7 @@ class Walk {
 
  private:
   void stop(std::string reason) { done_ = true, chain_.open_end = std::move(reason); }
-  void add(ChainLink::Role role, unsigned mode) {
-    chain_.links.push_back({role, argv_[0], mode, is_system_path(argv_[0])});
-  }
+  void add(ChainLink::Role role, unsigned mode) { chain_.links.push_back({role, argv_[0], mode, is_system_path(argv_[0])}); }
 
   void step() {
     if (argv_.empty() || argv_[0].empty()) {
@@ -177,8 +175,7 @@ class Walk {
 
   void shell(unsigned mode) {
     add(ChainLink::Role::shell, mode);
-    const auto script =
-        std::find_if(argv_.begin() + 1, argv_.end(), [](const auto& word) { return !word.starts_with('-'); });
+    const auto script = std::find_if(argv_.begin() + 1, argv_.end(), [](const auto& word) { return !word.starts_with('-'); });
     const bool inline_code = std::find(argv_.begin() + 1, argv_.end(), "-c") != argv_.end();
     if (script == argv_.end()) {
       return stop("the shell reads its commands from its input");

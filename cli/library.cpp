@@ -31,12 +31,18 @@ constexpr std::uint32_t fat_magic = 0xcafebabe;
 constexpr std::size_t fat_header = 8, fat_entry = 20;
 constexpr unsigned page_bits = 14;
 
-Error invalid(std::string message) { return Error(ErrorKind::usage, "library-invalid", std::move(message)); }
+Error invalid(std::string message) {
+  return Error(ErrorKind::usage, "library-invalid", std::move(message));
+}
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 void put(std::string& out, std::uint64_t number) {
-  for (int shift = 24; shift >= 0; shift -= 8) { out += static_cast<char>(number >> shift & 0xff); }
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    out += static_cast<char>(number >> shift & 0xff);
+  }
 }
 
 MachO parsed(const std::string& content) {
@@ -64,12 +70,15 @@ std::vector<Piece> pieces_of(const std::vector<std::string>& contents) {
     return std::pair(a.slice.cpu_type, a.slice.cpu_subtype) < std::pair(b.slice.cpu_type, b.slice.cpu_subtype);
   });
   const auto twin = std::adjacent_find(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return a.slice.cpu == b.slice.cpu; });
-  if (twin != out.end()) { throw invalid(fmt::format("two of the files have a slice for {}", shown(twin->slice.cpu))); }
+  if (twin != out.end()) {
+    throw invalid(fmt::format("two of the files have a slice for {}", shown(twin->slice.cpu)));
+  }
   return out;
 }
 
 /// One file of the user's, judged by its hash and then by its content.
-LibraryOrigin judge(const std::filesystem::path& file, const std::string& content, const std::string& hash, const std::set<std::string>& accepted) {
+LibraryOrigin judge(const std::filesystem::path& file, const std::string& content, const std::string& hash,
+                    const std::set<std::string>& accepted) {
   const bool known = std::find(published.begin(), published.end(), hash) != published.end();
   if (!known && !accepted.contains(hash)) {
     throw Error(ErrorKind::usage, "library-unknown", fmt::format("'{}' is no published release that lumelift knows", file.string()))
@@ -79,7 +88,9 @@ LibraryOrigin judge(const std::filesystem::path& file, const std::string& conten
   const auto defects = brought_library_defects(content);
   if (!defects.empty()) {
     Error error = invalid(fmt::format("'{}' is not fit to be injected", file.string()));
-    for (const auto& defect : defects) { error.note(defect); }
+    for (const auto& defect : defects) {
+      error.note(defect);
+    }
     throw error;
   }
   return known ? LibraryOrigin::published : LibraryOrigin::accepted;
@@ -99,7 +110,8 @@ std::set<std::string> accepted_hashes(const LibraryOptions& options) {
   for (std::string hash : options.accepted) {
     std::transform(hash.begin(), hash.end(), hash.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != hash.npos) {
-      throw Error(ErrorKind::usage, "library-option", fmt::format("'{}' is no SHA-256", hash)).fix("64 hexadecimal digits, as shasum -a 256 prints them");
+      throw Error(ErrorKind::usage, "library-option", fmt::format("'{}' is no SHA-256", hash))
+          .fix("64 hexadecimal digits, as shasum -a 256 prints them");
     }
     out.insert(std::move(hash));
   }
@@ -115,7 +127,9 @@ std::string_view name_of(LibraryOrigin origin) {
 
 std::string join_slices(const std::vector<std::string>& contents) {
   const auto pieces = pieces_of(contents);
-  if (contents.size() == 1) { return contents.front(); }
+  if (contents.size() == 1) {
+    return contents.front();
+  }
   std::string out;
   put(out, fat_magic);
   put(out, pieces.size());
@@ -141,7 +155,9 @@ ChosenLibrary choose_library(const LibraryOptions& options, const Source& own, c
   ChosenLibrary out;
   out.source = own;
   if (options.files.empty()) {
-    if (!accepted.empty()) { throw Error(ErrorKind::usage, "library-option", "--accept-sha256 belongs to a --library"); }
+    if (!accepted.empty()) {
+      throw Error(ErrorKind::usage, "library-option", "--accept-sha256 belongs to a --library");
+    }
     out.slices = slices_in(own.file, sys::read_file(own.file, library_cap), own.state.sha256);
     return out;
   }
@@ -152,12 +168,16 @@ ChosenLibrary choose_library(const LibraryOptions& options, const Source& own, c
     contents.push_back(sys::read_file(file, library_cap));
     const std::string hash = sys::sha256(contents.back());
     hashes.insert(hash);
-    if (judge(file, contents.back(), hash, accepted) == LibraryOrigin::accepted) { out.origin = LibraryOrigin::accepted; }
+    if (judge(file, contents.back(), hash, accepted) == LibraryOrigin::accepted) {
+      out.origin = LibraryOrigin::accepted;
+    }
     const auto slices = slices_in(file, contents.back(), hash);
     out.slices.insert(out.slices.end(), slices.begin(), slices.end());
   }
   for (const auto& hash : accepted) {
-    if (!hashes.contains(hash)) { throw Error(ErrorKind::usage, "library-option", fmt::format("no --library has the accepted SHA-256 {}", hash)); }
+    if (!hashes.contains(hash)) {
+      throw Error(ErrorKind::usage, "library-option", fmt::format("no --library has the accepted SHA-256 {}", hash));
+    }
   }
   const std::string joined = join_slices(contents);
   if (std::none_of(out.slices.begin(), out.slices.end(), [](const LibrarySlice& slice) { return slice.cpu == Cpu::arm64; })) {

@@ -19,7 +19,7 @@ enum class LibraryOrigin { own, published, accepted };
 /// One slice of it and the file that it was taken from.
 struct LibrarySlice {
   Cpu cpu = Cpu::other;
-  std::string sha256;          ///< of the slice's own bytes
+  std::string sha256;  ///< of the slice's own bytes
   std::string file, file_sha256;
   bool operator==(const LibrarySlice&) const = default;
 };

@@ -23,7 +23,9 @@ std::string on_one_line(std::string_view command) {
   std::string out;
   for (const char c : command.substr(0, 400)) {
     const bool blank = c == ' ' || c == '\n' || c == '\t';
-    if (!blank || (!out.empty() && out.back() != ' ')) { out += blank ? ' ' : c; }
+    if (!blank || (!out.empty() && out.back() != ' ')) {
+      out += blank ? ' ' : c;
+    }
   }
   return cleaned(out, 160);
 }
@@ -52,47 +54,71 @@ std::vector<Vm> all_vms(const Lume& lume) {
 }
 
 [[noreturn]] void no_address(const Lume& lume, const std::string& vm, double seconds) {
-  Error error(ErrorKind::failed, "guest-no-address", fmt::format("'{}' runs, but lume named no address for it within {:.0f} s", vm, seconds));
+  Error error(ErrorKind::failed, "guest-no-address",
+              fmt::format("'{}' runs, but lume named no address for it within {:.0f} s", vm, seconds));
   const auto others = others_without_address(all_vms(lume), vm);
   if (others.empty()) {
     error.note("the guest may still be booting; a host firewall that blocks bootpd, or a full DHCP lease table, looks the same");
     throw error.fix("look at the VM's screen, or try again with a longer --timeout");
   }
-  error.note(fmt::format("{} {} without an address as well: this Mac's DHCP lease table is probably full (some 250 addresses, each kept for a day, also "
-                         "those of VMs that are gone), or its firewall blocks bootpd", fmt::join(others, ", "), others.size() == 1 ? "runs" : "run"));
+  error.note(fmt::format(
+      "{} {} without an address as well: this Mac's DHCP lease table is probably full (some 250 addresses, each kept for a day, also "
+      "those of VMs that are gone), or its firewall blocks bootpd",
+      fmt::join(others, ", "), others.size() == 1 ? "runs" : "run"));
   throw error.fix("let leases end or restart the Mac; lumelift never edits /var/db/dhcpd_leases");
 }
 
 [[noreturn]] void give_up(const Lume& lume, const std::string& vm, const Seen& seen) {
   const double seconds = static_cast<double>(seen.since.elapsed().count()) / 1000;
-  if (!seen.had_address) { no_address(lume, vm, seconds); }
+  if (!seen.had_address) {
+    no_address(lume, vm, seconds);
+  }
   Error error(ErrorKind::failed, "guest-no-answer", fmt::format("the guest of '{}' did not answer over SSH within {:.0f} s", vm, seconds));
   if (seen.last) {
     error.note(fmt::format("last seen: {} ({})", seen.last->message(), seen.last->id()));
-    for (const auto& detail : seen.last->details()) { error.note(detail); }
+    for (const auto& detail : seen.last->details()) {
+      error.note(detail);
+    }
   }
-  throw error.fix("check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; or a longer --timeout");
+  throw error.fix(
+      "check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; or a longer --timeout");
 }
 
 /// Decides whether one more try makes sense after `error`; rethrows where it does not.
 void judge(const Error& error, Seen& seen, bool booting) {
   // A try that only the end of the waiting cut off tells less than the one before it.
-  if (!seen.last || error.id() != "guest-timeout") { seen.last = error; }
-  if (passes_by_itself(error.id())) { return; }
-  if (!booting) { throw error; }
+  if (!seen.last || error.id() != "guest-timeout") {
+    seen.last = error;
+  }
+  if (passes_by_itself(error.id())) {
+    return;
+  }
+  if (!booting) {
+    throw error;
+  }
   // Accounts can come up a moment after sshd.
-  if (error.id() == "guest-auth-failed" && seen.refused_logins++ == 0) { return; }
-  if (error.id() == "guest-blocked" && seen.blocked++ < 3) { return; }
+  if (error.id() == "guest-auth-failed" && seen.refused_logins++ == 0) {
+    return;
+  }
+  if (error.id() == "guest-blocked" && seen.blocked++ < 3) {
+    return;
+  }
   if (error.id() == "guest-host-key-changed" || error.id() == "vm-address-shared") {
-    if (!seen.stranger) { seen.stranger.emplace(); }
-    if (seen.stranger->elapsed() < stranger_tolerated) { return; }
+    if (!seen.stranger) {
+      seen.stranger.emplace();
+    }
+    if (seen.stranger->elapsed() < stranger_tolerated) {
+      return;
+    }
   }
   throw error;
 }
 
 }  // namespace
 
-std::string pin_text(const Session& session) { return session.host_key_kind() + " " + session.host_key(); }
+std::string pin_text(const Session& session) {
+  return session.host_key_kind() + " " + session.host_key();
+}
 
 std::string_view pinned_kind(std::string_view pin) {
   const auto blank = pin.find(' ');
@@ -107,11 +133,14 @@ std::string_view pinned_fingerprint(std::string_view pin) {
 GuestLink::GuestLink(const Lume& lume, Journal& journal, Console& console, std::string vm, LoginOptions login, Pinning pinning)
     : lume_(lume), journal_(journal), console_(console), vm_(std::move(vm)), login_(std::move(login)), pinning_(pinning) {
   namespace fs = std::filesystem;
-  if (!login_.key_file) { return; }
+  if (!login_.key_file) {
+    return;
+  }
   std::error_code fault;
   const auto mode = fs::status(*login_.key_file, fault).permissions() & (fs::perms::group_all | fs::perms::others_all);
   if (!fault && mode != fs::perms::none) {
-    console_.warn(fmt::format("{} can be used by others; ssh would refuse it: chmod 600 {}", login_.key_file->string(), login_.key_file->string()));
+    console_.warn(
+        fmt::format("{} can be used by others; ssh would refuse it: chmod 600 {}", login_.key_file->string(), login_.key_file->string()));
   }
 }
 
@@ -138,7 +167,8 @@ Credentials GuestLink::credentials() const {
 std::unique_ptr<Session> GuestLink::another() const {
   const auto deadline = sys::Deadline::in(when_needed);
   const auto dial = [&] {
-    Session session(login_.via_nc ? connect_nc(address_, login_.port) : Route(connect_tcp(address_, login_.port, deadline)), deadline, host_key_kind_);
+    Session session(login_.via_nc ? connect_nc(address_, login_.port) : Route(connect_tcp(address_, login_.port, deadline)), deadline,
+                    host_key_kind_);
     if (session.host_key() != host_key_) {
       throw Error(ErrorKind::failed, "guest-host-key-changed", fmt::format("a second connection to '{}' met another SSH host key", vm_));
     }
@@ -153,7 +183,9 @@ void GuestLink::require_own_place(const std::string& address) const {
   const auto pins = journal_.pins();
   const auto own = std::find_if(pins.begin(), pins.end(), [&](const Pin& p) { return p.vm == vm_; });
   const auto twin = [&](const Pin& p) { return p.vm != vm_ && pinned_fingerprint(p.fingerprint) == pinned_fingerprint(own->fingerprint); };
-  if (own != pins.end() && std::none_of(pins.begin(), pins.end(), twin)) { return; }
+  if (own != pins.end() && std::none_of(pins.begin(), pins.end(), twin)) {
+    return;
+  }
   require_own_address(all_vms(lume_), vm_, address);
 }
 
@@ -185,9 +217,12 @@ Session GuestLink::meet(const std::string& address, const sys::Deadline& deadlin
 }
 
 void GuestLink::record_pin(const Session& session) {
-  if (pinning_ != Pinning::record || journal_.pin(vm_)) { return; }
+  if (pinning_ != Pinning::record || journal_.pin(vm_)) {
+    return;
+  }
   const auto known = journal_.pins();
-  const auto twin = std::find_if(known.begin(), known.end(), [&](const Pin& p) { return pinned_fingerprint(p.fingerprint) == session.host_key(); });
+  const auto twin =
+      std::find_if(known.begin(), known.end(), [&](const Pin& p) { return pinned_fingerprint(p.fingerprint) == session.host_key(); });
   if (twin != known.end()) {
     console_.say(fmt::format("note: '{}' and '{}' have one SSH host key: one is a clone of the other", vm_, twin->vm));
   }
@@ -212,18 +247,27 @@ void GuestLink::open(const std::string& address, const sys::Deadline& deadline) 
 }
 
 void GuestLink::connect(const sys::Deadline& deadline, Wait wait) {
-  if (session_) { return; }
+  if (session_) {
+    return;
+  }
   const bool booting = wait == Wait::booting;
   Seen seen;
   for (Milliseconds pause = first_pause;; pause = std::min(pause * 3 / 2, longest_pause)) {
     sys::check_interrupt();
-    if (deadline.expired()) { give_up(lume_, vm_, seen); }
+    if (deadline.expired()) {
+      give_up(lume_, vm_, seen);
+    }
     auto vm = std::exchange(expected_, std::nullopt);
-    if (!vm) { vm = lume_.find(vm_); }
+    if (!vm) {
+      vm = lume_.find(vm_);
+    }
     // Right after a stop or start lume can miss a VM for a moment.
-    if (!vm && (!booting || ++seen.missing > 20)) { throw unknown_vm(lume_, vm_); }
+    if (!vm && (!booting || ++seen.missing > 20)) {
+      throw unknown_vm(lume_, vm_);
+    }
     if (vm && vm->power() != Power::running && !booting) {
-      throw Error(ErrorKind::busy, "vm-stopped", fmt::format("'{}' is {}", vm_, vm->status)).fix("start it, or let lumelift unlock start it");
+      throw Error(ErrorKind::busy, "vm-stopped", fmt::format("'{}' is {}", vm_, vm->status))
+          .fix("start it, or let lumelift unlock start it");
     }
     if (vm && vm->address) {
       seen.had_address = true;

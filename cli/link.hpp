@@ -35,8 +35,8 @@ class GuestLink {
   enum class Wait { up, booting };
   /// Connects unless connected: address from lume (asked again at each try), host key, login. `booting` forgives refusals,
   /// resets, late addresses and one refused login until the deadline. Throws Error: "vm-unknown", "vm-stopped" (busy),
-  /// "guest-no-address", "guest-no-answer" (with what was last seen), "vm-address-shared" (busy), "guest-host-key-changed", "guest-host-key-kind" (the server has
-  /// no key of the pinned kind), and what Session throws.
+  /// "guest-no-address", "guest-no-answer" (with what was last seen), "vm-address-shared" (busy), "guest-host-key-changed",
+  /// "guest-host-key-kind" (the server has no key of the pinned kind), and what Session throws.
   void connect(const sys::Deadline& deadline, Wait wait);
   [[nodiscard]] bool connected() const { return session_ != nullptr; }
   /// Forgets the connection without blocking: the VM is going down.

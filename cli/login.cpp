@@ -18,13 +18,23 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t password_cap = 4096;
 
-Error unreadable(const std::string& why) { return Error(ErrorKind::usage, "password-unreadable", "the password cannot be read: " + why); }
+Error unreadable(const std::string& why) {
+  return Error(ErrorKind::usage, "password-unreadable", "the password cannot be read: " + why);
+}
 
 sys::Secret without_newline(std::string text) {
-  if (text.ends_with('\n')) { text.pop_back(); }
-  if (text.ends_with('\r')) { text.pop_back(); }
-  if (text.empty()) { throw unreadable("it is empty"); }
-  if (text.find('\0') != std::string::npos) { throw unreadable("it holds a NUL byte"); }
+  if (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  if (text.ends_with('\r')) {
+    text.pop_back();
+  }
+  if (text.empty()) {
+    throw unreadable("it is empty");
+  }
+  if (text.find('\0') != std::string::npos) {
+    throw unreadable("it holds a NUL byte");
+  }
   return sys::Secret(std::move(text));
 }
 
@@ -33,19 +43,28 @@ sys::Secret from_descriptor(int fd) {
   std::array<char, 512> piece{};
   for (;;) {
     const ssize_t n = ::read(fd, piece.data(), piece.size());
-    if (n < 0 && errno == EINTR) { continue; }
-    if (n < 0) { throw unreadable(fmt::format("descriptor {} is not open for reading", fd)); }
-    if (n == 0) { break; }
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      throw unreadable(fmt::format("descriptor {} is not open for reading", fd));
+    }
+    if (n == 0) {
+      break;
+    }
     text.append(piece.data(), static_cast<std::size_t>(n));
-    if (text.size() > password_cap) { throw unreadable(fmt::format("descriptor {} gave more than {} bytes", fd, password_cap)); }
+    if (text.size() > password_cap) {
+      throw unreadable(fmt::format("descriptor {} gave more than {} bytes", fd, password_cap));
+    }
   }
   return without_newline(std::move(text));
 }
 
 sys::Secret from_file(const fs::path& file) {
-  struct ::stat info{};
+  struct ::stat info {};
   if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 0077) != 0) {
-    throw Error(ErrorKind::usage, "password-file-open", fmt::format("'{}' can be read by others (mode {:04o})", file.string(), info.st_mode & 07777))
+    throw Error(ErrorKind::usage, "password-file-open",
+                fmt::format("'{}' can be read by others (mode {:04o})", file.string(), info.st_mode & 07777))
         .fix(fmt::format("chmod 600 {}", file.string()));
   }
   return without_newline(sys::read_file(file, password_cap));
@@ -75,7 +94,9 @@ sys::Secret from_prompt(const std::string& user) {
   {
     const Silence silence;
     char c = 0;
-    while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n' && text.size() < password_cap) { text += c; }
+    while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n' && text.size() < password_cap) {
+      text += c;
+    }
   }
   (void)!::write(STDERR_FILENO, "\n", 1);
   return without_newline(std::move(text));
@@ -90,10 +111,14 @@ LoginOptions resolve_login(const LoginSources& sources, const fs::path& home, co
   login.key_file = sources.key_file;
   login.use_agent = sources.use_agent;
   login.via_nc = sources.via_nc;
-  if (sources.passphrase_env) { login.passphrase = sys::Secret(*sources.passphrase_env); }
+  if (sources.passphrase_env) {
+    login.passphrase = sys::Secret(*sources.passphrase_env);
+  }
   for (const fs::path& key : {own_key, home / ".ssh" / "id_ed25519", home / ".ssh" / "id_ecdsa"}) {
     std::error_code fault;
-    if (fs::exists(key, fault)) { login.default_keys.push_back(key); }
+    if (fs::exists(key, fault)) {
+      login.default_keys.push_back(key);
+    }
   }
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
   const bool nothing_else = !sources.key_file && !sources.use_agent && login.default_keys.empty();

@@ -16,19 +16,25 @@ using sys::Milliseconds;
 
 // A VM that was switched off is started by a run of this name, so that its guest can be put right, and stopped again.
 constexpr const char* start_for_undo = "start-for-rollback";
-bool is_start(const RunRecord& run) { return run.command == start_for_undo; }
+bool is_start(const RunRecord& run) {
+  return run.command == start_for_undo;
+}
 
 bool guest_work_left(const Journal& journal, const std::vector<RunRecord>& runs) {
   for (const auto& run : runs) {
     for (const auto& record : journal.steps(run.id)) {
       const bool pending = record.state == StepState::intended || record.state == StepState::done;
-      if (pending && in_guest(step_from_json(record.body))) { return true; }
+      if (pending && in_guest(step_from_json(record.body))) {
+        return true;
+      }
     }
   }
   return false;
 }
 
-std::string counted(int n, const char* what) { return fmt::format("{} {}", n, what); }
+std::string counted(int n, const char* what) {
+  return fmt::format("{} {}", n, what);
+}
 
 }  // namespace
 
@@ -36,7 +42,9 @@ Restart restart_from(const std::string& word) {
   return word == "always" ? Restart::always : word == "never" ? Restart::never : Restart::automatic;
 }
 
-std::int64_t booted_up(const GuestFacts& facts) { return sys::up_seconds() - facts.up_seconds; }
+std::int64_t booted_up(const GuestFacts& facts) {
+  return sys::up_seconds() - facts.up_seconds;
+}
 
 std::optional<std::int64_t> claimed_up(const Claim& claim) {
   const bool known = !claim.boot.empty() && claim.boot == sys::boot_session();
@@ -61,7 +69,9 @@ Operation::Operation(Context& context_in, const TargetOptions& target, const std
     throw Error(ErrorKind::usage, "vm-not-macos", fmt::format("'{}' is a Linux guest; there is no Metal in it to unlock", found.name));
   }
   const bool writes = touch == Touch::world;
-  if (writes) { sys::ensure_private_folder(context.state_dir); }
+  if (writes) {
+    sys::ensure_private_folder(context.state_dir);
+  }
   journal = std::make_unique<Journal>(context.state_dir, writes ? Journal::Access::write : Journal::Access::read);
   if (writes) {
     const sys::Stopwatch waiting;
@@ -71,21 +81,29 @@ Operation::Operation(Context& context_in, const TargetOptions& target, const std
   }
   link = std::make_unique<GuestLink>(lume, *journal, context.console, found.name, target.login,
                                      writes ? GuestLink::Pinning::record : GuestLink::Pinning::check_only);
-  if (!may_have_moved_ && found.status != "gone") { link->expect(found); }
+  if (!may_have_moved_ && found.status != "gone") {
+    link->expect(found);
+  }
   Patience patience;
   patience.start = std::chrono::seconds(target.timeout_s);
   engine = std::make_unique<Engine>(*journal, host, lume, *link, context.console, patience);
 }
 
 Vm Operation::vm() const {
-  if (!may_have_moved_) { return found; }
-  if (auto now = lume.find(found.name)) { return *now; }
+  if (!may_have_moved_) {
+    return found;
+  }
+  if (auto now = lume.find(found.name)) {
+    return *now;
+  }
   throw Error(ErrorKind::failed, "vm-unknown", fmt::format("'{}' is gone: lume no longer knows it", found.name));
 }
 
 RunRecord Operation::record(RunId run) const {
   for (const auto& record : journal->live_runs(found.name)) {
-    if (record.id == run) { return record; }
+    if (record.id == run) {
+      return record;
+    }
   }
   return RunRecord{run, found.name, command, RunState::open, 0, 0, {}};
 }
@@ -93,19 +111,28 @@ RunRecord Operation::record(RunId run) const {
 void Operation::finish_former() {
   std::vector<RunRecord> left;
   for (const auto& run : journal->live_runs(found.name)) {
-    if (run.state != RunState::committed) { left.push_back(run); }
+    if (run.state != RunState::committed) {
+      left.push_back(run);
+    }
   }
-  if (left.empty()) { return; }
+  if (left.empty()) {
+    return;
+  }
   if (touch_ == Touch::nothing) {
-    context.console.say(fmt::format("an earlier {} of '{}' was not finished; it would be taken back first", left.back().command, found.name));
+    context.console.say(
+        fmt::format("an earlier {} of '{}' was not finished; it would be taken back first", left.back().command, found.name));
     return;
   }
   context.console.say(fmt::format("an earlier {} of '{}' was not finished: taking it back first", left.back().command, found.name));
   const UndoReport report = undo(left, Restart::automatic);
   if (!report.failed.empty() || report.unrecorded) {
     Error error(ErrorKind::incomplete, "former-run-left", fmt::format("an earlier run of '{}' could not be taken back", found.name));
-    for (const auto& line : report.failed) { error.note(line); }
-    if (report.unrecorded) { error.note("the journal could not be told: " + *report.unrecorded); }
+    for (const auto& line : report.failed) {
+      error.note(line);
+    }
+    if (report.unrecorded) {
+      error.note("the journal could not be told: " + *report.unrecorded);
+    }
     throw error.fix(fmt::format("make the guest reachable, then: lumelift rollback {}", found.name));
   }
 }
@@ -123,7 +150,9 @@ UndoReport Operation::undo(const std::vector<RunRecord>& runs, Restart restart) 
   // Whatever was started only for this goes off again, last; also what an earlier undo, killed, left running.
   std::vector<RunRecord> starts;
   for (const auto& run : journal->live_runs(found.name)) {
-    if (is_start(run)) { starts.push_back(run); }
+    if (is_start(run)) {
+      starts.push_back(run);
+    }
   }
   if (!starts.empty()) {
     const UndoReport off = engine->undo(starts, Restart::automatic);
@@ -137,7 +166,9 @@ UndoReport Operation::undo(const std::vector<RunRecord>& runs, Restart restart) 
 bool Operation::start_for_guest_work() {
   try {
     const auto vm = lume.find(found.name);
-    if (!vm || vm->power() != Power::stopped) { return false; }
+    if (!vm || vm->power() != Power::stopped) {
+      return false;
+    }
     const RunId run = journal->begin(vm->name, start_for_undo);
     engine->apply(run, Plan{vm->name, {SetPower{Power::stopped, Power::running, start_options(*vm)}}, {}});
     return true;
@@ -150,11 +181,21 @@ bool Operation::start_for_guest_work() {
 void Operation::take_back(RunId run, Error& error) {
   context.console.say("taking back what was done");
   const UndoReport report = undo({record(run)}, Restart::automatic);
-  for (const auto& line : report.kept) { error.note("left alone: " + line); }
-  for (const auto& line : report.failed) { error.note("could not be undone: " + line); }
-  if (report.unrecorded) { error.note("the journal could not be told: " + *report.unrecorded); }
-  if (report.kept.empty() && report.failed.empty()) { error.note("Everything that was done has been undone."); }
-  if (report.complete()) { return; }
+  for (const auto& line : report.kept) {
+    error.note("left alone: " + line);
+  }
+  for (const auto& line : report.failed) {
+    error.note("could not be undone: " + line);
+  }
+  if (report.unrecorded) {
+    error.note("the journal could not be told: " + *report.unrecorded);
+  }
+  if (report.kept.empty() && report.failed.empty()) {
+    error.note("Everything that was done has been undone.");
+  }
+  if (report.complete()) {
+    return;
+  }
   error.reclassify(ErrorKind::incomplete);
   error.fix(fmt::format("see: lumelift status {0}; then: lumelift rollback {0}", found.name));
 }
@@ -162,10 +203,18 @@ void Operation::take_back(RunId run, Error& error) {
 int Operation::take_back_interrupted(RunId run) {
   context.console.say("interrupted: taking back what was done");
   const UndoReport report = undo({record(run)}, Restart::automatic);
-  if (report.complete()) { return 130; }
-  for (const auto& line : report.kept) { context.console.warn("left alone: " + line); }
-  for (const auto& line : report.failed) { context.console.warn("could not be undone: " + line); }
-  if (report.unrecorded) { context.console.warn("everything else has been undone, but the journal could not be told: " + *report.unrecorded); }
+  if (report.complete()) {
+    return 130;
+  }
+  for (const auto& line : report.kept) {
+    context.console.warn("left alone: " + line);
+  }
+  for (const auto& line : report.failed) {
+    context.console.warn("could not be undone: " + line);
+  }
+  if (report.unrecorded) {
+    context.console.warn("everything else has been undone, but the journal could not be told: " + *report.unrecorded);
+  }
   return exit_status(ErrorKind::incomplete);
 }
 
@@ -173,7 +222,9 @@ void tell(Console& console, const UndoReport& report) {
   if (report.files_removed + report.files_restored > 0) {
     console.step("files", fmt::format("{}, {}", counted(report.files_removed, "removed"), counted(report.files_restored, "put back")));
   }
-  if (report.preference) { console.step("host", "preference " + *report.preference); }
+  if (report.preference) {
+    console.step("host", "preference " + *report.preference);
+  }
 }
 
 }  // namespace lumelift

@@ -33,7 +33,7 @@ class Operation {
   /// The same after a signal; the exit status: 130, or 3 when something is left.
   [[nodiscard]] int take_back_interrupted(RunId run);
 
-  [[nodiscard]] Vm vm() const;       ///< looked up again where it may have changed since the start
+  [[nodiscard]] Vm vm() const;  ///< looked up again where it may have changed since the start
   [[nodiscard]] RunRecord record(RunId run) const;
 
   Context& context;
@@ -41,7 +41,7 @@ class Operation {
   Host host;
   Lume lume;
   std::string lume_version;
-  Vm found;                          ///< as seen at the start; status "gone" when lume no longer knows it
+  Vm found;  ///< as seen at the start; status "gone" when lume no longer knows it
   std::unique_ptr<Journal> journal;
   std::optional<sys::FileLock> lock;
   std::unique_ptr<GuestLink> link;
@@ -52,7 +52,7 @@ class Operation {
   bool start_for_guest_work();
 
   Touch touch_;
-  bool may_have_moved_ = false;      ///< something happened since `found` was seen
+  bool may_have_moved_ = false;  ///< something happened since `found` was seen
 };
 
 /// "auto", "always", "never".

@@ -38,16 +38,16 @@ struct MakeFolder {
 };
 struct PutFile {
   std::string path;
-  std::filesystem::path source;        ///< host file; empty when `content` is what goes there
+  std::filesystem::path source;  ///< host file; empty when `content` is what goes there
   std::optional<FileState> before;
-  FileState after;                     ///< no SHA-256 yet for a large file whose hash is computed while it is sent
-  std::string content;                 ///< never recorded: it may hold what a user wants to keep to himself
+  FileState after;      ///< no SHA-256 yet for a large file whose hash is computed while it is sent
+  std::string content;  ///< never recorded: it may hold what a user wants to keep to himself
   bool operator==(const PutFile&) const = default;
 };
 /// Puts one line into a text file that belongs to somebody else, such as authorized_keys; the undo takes out just that line.
 struct AddLine {
   std::string path, line;
-  bool new_file = false;               ///< there was no file: the undo removes it when nothing else is in it
+  bool new_file = false;  ///< there was no file: the undo removes it when nothing else is in it
   bool operator==(const AddLine&) const = default;
 };
 enum class AgentState { disabled, unloaded, loaded };
@@ -61,7 +61,7 @@ struct SetAgent {
 struct StageShare {
   struct Item {
     std::filesystem::path source;
-    std::string name;                  ///< below the folder
+    std::string name;  ///< below the folder
     bool operator==(const Item&) const = default;
   };
   std::string folder;
@@ -94,9 +94,9 @@ enum class Restart { automatic, always, never };
 struct HostView {
   Vm vm;
   PrefValue preference;
-  std::vector<Claim> claims;                       ///< on the preference, of all VMs
-  std::optional<std::int64_t> running_since;       ///< seconds of sys::up_seconds(); from the guest's uptime
-  std::optional<std::int64_t> preference_since;    ///< the same: when it was set, as far as it was in this start of the Mac
+  std::vector<Claim> claims;                     ///< on the preference, of all VMs
+  std::optional<std::int64_t> running_since;     ///< seconds of sys::up_seconds(); from the guest's uptime
+  std::optional<std::int64_t> preference_since;  ///< the same: when it was set, as far as it was in this start of the Mac
 };
 
 /// Preference, restart, start. Throws Error "vm-not-ready" (busy) for a status that is neither stopped nor running, and
@@ -106,7 +106,7 @@ struct HostView {
 /// A host file on its way to the guest.
 struct Source {
   std::filesystem::path file;
-  std::string to;      ///< as in FileCopy
+  std::string to;  ///< as in FileCopy
   FileState state;
   Delivery delivery = Delivery::copy;
   bool operator==(const Source&) const = default;
@@ -114,19 +114,28 @@ struct Source {
 
 /// What is to stand in the guest: a pure function of its inputs.
 struct GuestGoal {
-  struct Folder { std::string path; unsigned mode; bool with_content; };
-  struct File { std::string path; std::filesystem::path source; std::string content; FileState state; };
+  struct Folder {
+    std::string path;
+    unsigned mode;
+    bool with_content;
+  };
+  struct File {
+    std::string path;
+    std::filesystem::path source;
+    std::string content;
+    FileState state;
+  };
   struct Agent {
     std::string domain, label, plist, receipt;
     std::vector<std::string> command;
     std::string stdout_log, stderr_log;
-    Readiness ready;            ///< its command's paths absolute
+    Readiness ready;  ///< its command's paths absolute
   };
   std::vector<Folder> folders;  ///< parents first
   std::vector<File> files;      ///< the agents' plists last, in the order of `agents`
   std::vector<Agent> agents;
-  std::string library, probe, probe_receipt;   ///< absolute guest paths
-  bool receipts = true;         ///< the library writes them; one that a user brought does not
+  std::string library, probe, probe_receipt;  ///< absolute guest paths
+  bool receipts = true;                       ///< the library writes them; one that a user brought does not
 
   /// All paths, folders first: what has to be looked at.
   [[nodiscard]] std::vector<std::string> paths() const;

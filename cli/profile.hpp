@@ -13,9 +13,9 @@ namespace lumelift {
 /// What the injected library is to answer. Valid ever after parsing.
 struct Profile {
   std::string name;
-  int apple_family_max = 1009;                 ///< 1001 to 1009
-  std::uint64_t threadgroup_memory = 65536;    ///< bytes; 0: as the device reports
-  std::uint64_t working_set = 0;               ///< bytes; 0: as the device reports
+  int apple_family_max = 1009;               ///< 1001 to 1009
+  std::uint64_t threadgroup_memory = 65536;  ///< bytes; 0: as the device reports
+  std::uint64_t working_set = 0;             ///< bytes; 0: as the device reports
   bool operator==(const Profile&) const = default;
 };
 
@@ -41,34 +41,34 @@ struct FileCopy {
 
 /// How it is known that a program has started up. At most one of the three is given.
 struct Readiness {
-  std::optional<int> port;              ///< the program itself listens on this TCP port of the guest
-  std::string log;                      ///< text that one of its two logs holds since it was started
-  std::vector<std::string> command;     ///< of the guest; ready when it ends with 0
-  int within_s = 60;                    ///< seconds from the start; then it counts as failed
+  std::optional<int> port;           ///< the program itself listens on this TCP port of the guest
+  std::string log;                   ///< text that one of its two logs holds since it was started
+  std::vector<std::string> command;  ///< of the guest; ready when it ends with 0
+  int within_s = 60;                 ///< seconds from the start; then it counts as failed
   [[nodiscard]] bool wanted() const { return port || !log.empty() || !command.empty(); }
   bool operator==(const Readiness&) const = default;
 };
 
 /// A program to run in the guest as a LaunchAgent with the library in it.
 struct WorkloadAgent {
-  std::string name;                     ///< names its logs and receipt; empty for the only agent of a workload
-  std::string label;                    ///< "io.lumelift.WORKLOAD" or "io.lumelift.WORKLOAD.NAME" unless given
-  std::string executable;               ///< absolute or "~/…" in the guest; relative: in the workload's folder
-  std::vector<std::string> arguments;   ///< without the program; a leading "~/" means the guest's home
+  std::string name;                    ///< names its logs and receipt; empty for the only agent of a workload
+  std::string label;                   ///< "io.lumelift.WORKLOAD" or "io.lumelift.WORKLOAD.NAME" unless given
+  std::string executable;              ///< absolute or "~/…" in the guest; relative: in the workload's folder
+  std::vector<std::string> arguments;  ///< without the program; a leading "~/" means the guest's home
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string working_directory;        ///< empty: the workload's folder
-  std::string stdout_log, stderr_log;   ///< empty: lumelift's own log folder
+  std::string working_directory;       ///< empty: the workload's folder
+  std::string stdout_log, stderr_log;  ///< empty: lumelift's own log folder
   bool keep_alive = false;
-  bool inherit = false;                 ///< children get the library too
+  bool inherit = false;  ///< children get the library too
   Readiness ready;
   bool operator==(const WorkloadAgent&) const = default;
 };
 
 /// Files for one folder of the guest, and the programs that run from it: one, or several with names.
 struct Workload {
-  std::string name;                     ///< [a-z0-9-]: names the folder in the guest
-  std::vector<FileCopy> files;          ///< includes the programs' host files where they are copied
-  std::vector<WorkloadAgent> agents;    ///< labels and names are distinct
+  std::string name;                   ///< [a-z0-9-]: names the folder in the guest
+  std::vector<FileCopy> files;        ///< includes the programs' host files where they are copied
+  std::vector<WorkloadAgent> agents;  ///< labels and names are distinct
   TransferWay transfer = TransferWay::automatic;
   bool operator==(const Workload&) const = default;
 };

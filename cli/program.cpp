@@ -33,12 +33,11 @@ bool is_metal(std::string_view path) {
 
 /// Libraries of macOS that are known not to bring Metal into a process.
 bool is_plain(std::string_view path) {
-  static constexpr std::string_view names[] = {
-      "/usr/lib/libSystem.B.dylib", "/usr/lib/libc++.1.dylib",       "/usr/lib/libc++abi.dylib",
-      "/usr/lib/libobjc.A.dylib",   "/usr/lib/libz.1.dylib",         "/usr/lib/libbz2.1.0.dylib",
-      "/usr/lib/libresolv.9.dylib", "/usr/lib/libiconv.2.dylib",     "/usr/lib/libcharset.1.dylib",
-      "/usr/lib/libsqlite3.dylib",  "/usr/lib/libncurses.5.4.dylib", "/usr/lib/libedit.3.dylib",
-      "/usr/lib/libxml2.2.dylib",   "/usr/lib/libexpat.1.dylib",     "/usr/lib/libutil.dylib"};
+  static constexpr std::string_view names[] = {"/usr/lib/libSystem.B.dylib", "/usr/lib/libc++.1.dylib",       "/usr/lib/libc++abi.dylib",
+                                               "/usr/lib/libobjc.A.dylib",   "/usr/lib/libz.1.dylib",         "/usr/lib/libbz2.1.0.dylib",
+                                               "/usr/lib/libresolv.9.dylib", "/usr/lib/libiconv.2.dylib",     "/usr/lib/libcharset.1.dylib",
+                                               "/usr/lib/libsqlite3.dylib",  "/usr/lib/libncurses.5.4.dylib", "/usr/lib/libedit.3.dylib",
+                                               "/usr/lib/libxml2.2.dylib",   "/usr/lib/libexpat.1.dylib",     "/usr/lib/libutil.dylib"};
   static constexpr std::string_view frameworks[] = {"CoreFoundation", "Security", "SystemConfiguration", "IOKit"};
   if (std::find(std::begin(names), std::end(names), path) != std::end(names)) {
     return true;
@@ -78,9 +77,7 @@ class Libraries {
     }
   }
 
-  void conclude() {
-    out_.metal = linked_ ? MetalUse::linked : sure_ && out_.missing.empty() ? MetalUse::none : MetalUse::possible;
-  }
+  void conclude() { out_.metal = linked_ ? MetalUse::linked : sure_ && out_.missing.empty() ? MetalUse::none : MetalUse::possible; }
 
  private:
   void note_metal(const Slice& slice, std::string_view content) {
@@ -177,9 +174,8 @@ void read_program(Program& program, const FileView& view) {
   const std::string content = view.read(path);
   program.file = MachO::parse(bytes_of(content));
   for (const Slice& slice : program.file->slices) {
-    program.checks.push_back(
-        slice.signature ? check_signature(slice_bytes(bytes_of(content), slice), *slice.signature, sha256_digest)
-                        : SignatureCheck{});
+    program.checks.push_back(slice.signature ? check_signature(slice_bytes(bytes_of(content), slice), *slice.signature, sha256_digest)
+                                             : SignatureCheck{});
   }
   if (const Slice* slice = running_slice(*program.file); slice && slice->type == FileType::program) {
     Libraries libraries(view, slice->cpu, path, program);
@@ -215,8 +211,7 @@ Program examine(const std::vector<std::string>& argv, const FileView& view) {
   Program program;
   program.chain = follow(argv, view);
   if (!program.chain.found()) {
-    const bool stopped_by_script =
-        !program.chain.links.empty() && program.chain.links.back().role == ChainLink::Role::shell;
+    const bool stopped_by_script = !program.chain.links.empty() && program.chain.links.back().role == ChainLink::Role::shell;
     if (!stopped_by_script) {
       program.unreadable = program.chain.open_end;
     }

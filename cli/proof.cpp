@@ -21,10 +21,10 @@ using sys::Milliseconds;
 
 constexpr Milliseconds probe_limit{20'000};
 constexpr Milliseconds device_late{10'000};
-constexpr Milliseconds armed_enough{3'000};   // a program that has asked for no device by then may never do so
-constexpr Milliseconds steady{250};           // a process that lives this long after its receipt did not die of the library
+constexpr Milliseconds armed_enough{3'000};  // a program that has asked for no device by then may never do so
+constexpr Milliseconds steady{250};          // a process that lives this long after its receipt did not die of the library
 constexpr std::size_t receipt_cap = 64u << 10;
-constexpr int no_device_status = 1;           // of lumelift-probe
+constexpr int no_device_status = 1;  // of lumelift-probe
 constexpr int metal3 = 5001, first_apple = 1001, last_apple = 1010;
 
 std::string text_of(const json& object, const char* key) {
@@ -37,7 +37,9 @@ std::uint64_t number_of(const json& object, const char* key) {
   return found != object.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
 }
 
-Error unproven(std::string id, std::string message) { return Error(ErrorKind::unproven, std::move(id), std::move(message)); }
+Error unproven(std::string id, std::string message) {
+  return Error(ErrorKind::unproven, std::move(id), std::move(message));
+}
 
 ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
                        const std::vector<std::pair<std::string, std::string>>& environment, const char* which) {
@@ -49,7 +51,9 @@ ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
       continue;
     }
     if (result.status == no_device_status) {
-      throw unproven("probe-no-device", "the guest has no Metal device").note(cleaned(result.err, 300)).fix("check that the VM has a display and that its macOS is 13 or later");
+      throw unproven("probe-no-device", "the guest has no Metal device")
+          .note(cleaned(result.err, 300))
+          .fix("check that the VM has a display and that its macOS is 13 or later");
     }
     if (!result.status || result.out.empty()) {
       throw unproven("probe-failed", fmt::format("the {} probe ended with {}", which, result.ending())).note(cleaned(result.err, 600));
@@ -59,18 +63,23 @@ ProbeAnswers run_probe(Guest& guest, const std::vector<std::string>& argv,
 }
 
 /// It ended, and launchd will not start it again, or not yet.
-bool has_ended(const AgentSeen& seen) { return !seen.pid && !seen.last_exit_text.empty() && seen.runs > 0; }
+bool has_ended(const AgentSeen& seen) {
+  return !seen.pid && !seen.last_exit_text.empty() && seen.runs > 0;
+}
 
 /// The Error for an agent that does not stay, with its last words. One that launchd starts again and again is told apart from one that
 /// ended for good.
 Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& seen) {
   const bool again = seen.held_back || seen.pid;
-  auto error = again ? unproven("agent-throttled", fmt::format("{} ends soon after each start: launchd has started it {} time{} so far, and throttles it; {}",
-                                                               agent.label, seen.runs, seen.runs == 1 ? "" : "s", seen.last_end()))
+  auto error = again ? unproven("agent-throttled",
+                                fmt::format("{} ends soon after each start: launchd has started it {} time{} so far, and throttles it; {}",
+                                            agent.label, seen.runs, seen.runs == 1 ? "" : "s", seen.last_end()))
                      : unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
                                                            has_ended(seen) ? seen.last_end() : "launchd started no process"));
   const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
-  if (!words.empty()) { error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600)); }
+  if (!words.empty()) {
+    error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600));
+  }
   return error;
 }
 
@@ -94,12 +103,18 @@ ProbeAnswers parse_probe(const std::string& text) {
     answers.raw = object.dump(-1, ' ', false, json::error_handler_t::replace);
     answers.verdict = text_of(object, "verdict");
     answers.slice = text_of(object, "slice");
-    for (const auto& problem : object.value("problems", json::array())) { answers.problems.push_back(problem.get<std::string>()); }
+    for (const auto& problem : object.value("problems", json::array())) {
+      answers.problems.push_back(problem.get<std::string>());
+    }
     answers.device = text_of(device, "name");
     answers.residency = text_of(device, "residency_set");
-    for (const auto& [family, yes] : device.at("families").items()) { answers.families[std::stoi(family)] = yes.get<bool>(); }
+    for (const auto& [family, yes] : device.at("families").items()) {
+      answers.families[std::stoi(family)] = yes.get<bool>();
+    }
     for (const auto& [family, yes] : answers.families) {
-      if (yes && family >= first_apple && family <= last_apple) { answers.highest_apple = family; }
+      if (yes && family >= first_apple && family <= last_apple) {
+        answers.highest_apple = family;
+      }
     }
     answers.threadgroup_memory = number_of(device, "max_threadgroup_memory");
     answers.working_set = number_of(device, "recommended_working_set");
@@ -118,7 +133,8 @@ ProbePair run_probes(Guest& guest, const GuestGoal& goal, const Profile& profile
   environment.insert(environment.begin(), {"DYLD_INSERT_LIBRARIES", goal.library});
   environment.emplace_back("LUMELIFT_RECEIPT", goal.probe_receipt);
   // The library takes the receipt's name out of the environment, so that no child can write over it: the probe is told.
-  const std::vector<std::string> unlocked = {goal.probe, "--ceiling", std::to_string(profile.apple_family_max), "--receipt", goal.probe_receipt};
+  const std::vector<std::string> unlocked = {goal.probe, "--ceiling", std::to_string(profile.apple_family_max), "--receipt",
+                                             goal.probe_receipt};
   return {run_probe(guest, {goal.probe}, {}, "stock"), run_probe(guest, unlocked, environment, "unlocked")};
 }
 
@@ -127,11 +143,17 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   const ProbeAnswers& now = pair.unlocked;
   // Also those that only one of the two answers knows.
   std::map<int, bool> before = now.families;
-  for (auto& [family, yes] : before) { yes = false; }
-  for (const auto& [family, yes] : pair.stock.families) { before[family] = yes; }
+  for (auto& [family, yes] : before) {
+    yes = false;
+  }
+  for (const auto& [family, yes] : pair.stock.families) {
+    before[family] = yes;
+  }
   for (const auto& [family, stock] : before) {
     const bool promised = stock || (family >= first_apple && family <= profile.apple_family_max);
-    if (now.family(family) == promised) { continue; }
+    if (now.family(family) == promised) {
+      continue;
+    }
     out.push_back(promised ? fmt::format("family {} is still refused", family)
                            : fmt::format("family {} is claimed, which the profile does not promise{}", family,
                                          family >= metal3 ? ": programs would ask for objects that the guest cannot make" : ""));
@@ -143,12 +165,17 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   if (const auto set = std::max(pair.stock.working_set, profile.working_set); profile.working_set != 0 && now.working_set != set) {
     out.push_back(fmt::format("working set is {} bytes, not {}", now.working_set, set));
   }
-  for (const auto& problem : now.problems) { out.push_back("the probe says: " + problem); }
-  if (!out.empty() && !now.stock_reason.empty()) { out.push_back("the library stayed stock: " + now.stock_reason); }
+  for (const auto& problem : now.problems) {
+    out.push_back("the probe says: " + problem);
+  }
+  if (!out.empty() && !now.stock_reason.empty()) {
+    out.push_back("the library stayed stock: " + now.stock_reason);
+  }
   return out;
 }
 
-AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before, const Deadline& deadline) {
+AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
+                       const Deadline& deadline) {
   const sys::Stopwatch watch;
   std::optional<sys::Stopwatch> alive;
   AgentProof proof;
@@ -162,9 +189,13 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
   for (Milliseconds pause{30};; pause = std::min(pause * 3 / 2, Milliseconds{500})) {
     std::optional<std::string> written;
     std::tie(seen, written) = guest.agent_and_file(agent.domain, agent.label, agent.receipt);
-    if (runs == 0) { runs = seen.runs; }
+    if (runs == 0) {
+      runs = seen.runs;
+    }
     // A new process under our eyes: the one before it did not last, however well the new one looks.
-    if (seen.runs > runs) { throw exits(transfer, agent, seen); }
+    if (seen.runs > runs) {
+      throw exits(transfer, agent, seen);
+    }
     if (seen.pid && *seen.pid != proof.pid) {
       proof.pid = *seen.pid;
       alive.emplace();
@@ -184,34 +215,51 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
       return proof;
     }
     if (settled && outcome == "stock") {
-      throw unproven("workload-stock", fmt::format("{} runs, but the library left it stock: {}", agent.label, reason)).note(cleaned(proof.receipt, 600));
+      throw unproven("workload-stock", fmt::format("{} runs, but the library left it stock: {}", agent.label, reason))
+          .note(cleaned(proof.receipt, 600));
     }
-    if (deadline.expired() || (has_ended(seen) && watch.elapsed() > Milliseconds{1'000})) { break; }
+    if (deadline.expired() || (has_ended(seen) && watch.elapsed() > Milliseconds{1'000})) {
+      break;
+    }
     sys::pause(pause, deadline);
   }
-  if (!seen.pid) { throw exits(transfer, agent, seen); }
-  throw unproven("workload-not-injected", fmt::format("{} runs as pid {}, but no receipt of the library came from it", agent.label, proof.pid))
+  if (!seen.pid) {
+    throw exits(transfer, agent, seen);
+  }
+  throw unproven("workload-not-injected",
+                 fmt::format("{} runs as pid {}, but no receipt of the library came from it", agent.label, proof.pid))
       .fix("see whether its file can be injected: lumelift inspect FILE");
 }
 
-AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library, const Deadline& deadline) {
+AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library,
+                                  const Deadline& deadline) {
   Guest guest(session);
   const sys::Stopwatch watch;
   std::optional<int> pid;
   int runs = 0;
   for (Milliseconds pause{100};; pause = std::min(pause * 3 / 2, Milliseconds{1'000})) {
     const AgentSeen seen = guest.agent(agent.domain, agent.label);
-    if (runs == 0) { runs = seen.runs; }
-    if (seen.runs > runs) { throw exits(transfer, agent, seen); }
+    if (runs == 0) {
+      runs = seen.runs;
+    }
+    if (seen.runs > runs) {
+      throw exits(transfer, agent, seen);
+    }
     const bool same = seen.pid && seen.pid == pid;
     pid = seen.pid;
     if (same) {
       const auto files = mapped_files(session, *pid);
-      if (std::find(files.begin(), files.end(), library) != files.end()) { return {*pid, AgentProof::Library::mapped, {}}; }
+      if (std::find(files.begin(), files.end(), library) != files.end()) {
+        return {*pid, AgentProof::Library::mapped, {}};
+      }
     }
     const bool gone = has_ended(seen) && watch.elapsed() > Milliseconds{1'000};
-    if (gone || (deadline.expired() && !seen.pid)) { throw exits(transfer, agent, seen); }
-    if (deadline.expired()) { break; }
+    if (gone || (deadline.expired() && !seen.pid)) {
+      throw exits(transfer, agent, seen);
+    }
+    if (deadline.expired()) {
+      break;
+    }
     sys::pause(pause, deadline);
   }
   throw unproven("workload-not-injected", fmt::format("{} runs as pid {} and does not have the library mapped", agent.label, *pid))

@@ -16,11 +16,11 @@ namespace lumelift {
 /// What one run of the probe said. `raw` is its JSON, from the guest and therefore untrusted.
 struct ProbeAnswers {
   std::string device, verdict, slice, residency;
-  std::map<int, bool> families;        ///< MTLGPUFamily value to answer
-  int highest_apple = 0;               ///< 1009; 0 without any
+  std::map<int, bool> families;                           ///< MTLGPUFamily value to answer
+  int highest_apple = 0;                                  ///< 1009; 0 without any
   std::uint64_t threadgroup_memory = 0, working_set = 0;  ///< bytes
-  std::vector<std::string> problems;   ///< the probe's own
-  std::string stock_reason;            ///< from the library's receipt, when it stayed stock
+  std::vector<std::string> problems;                      ///< the probe's own
+  std::string stock_reason;                               ///< from the library's receipt, when it stayed stock
   std::string raw;
 
   [[nodiscard]] bool family(int value) const;
@@ -44,25 +44,25 @@ struct ProbePair {
 struct AgentProof {
   int pid = 0;
   enum class Library {
-    active,                  ///< its answers are in force
-    armed,                   ///< it waits for the first device
-    mapped,                  ///< it is in the process and writes no receipts
+    active,  ///< its answers are in force
+    armed,   ///< it waits for the first device
+    mapped,  ///< it is in the process and writes no receipts
   };
   Library library = Library::armed;
-  std::string receipt;       ///< its JSON; empty under `mapped`
+  std::string receipt;  ///< its JSON; empty under `mapped`
 };
 /// "active", "armed", "mapped".
 [[nodiscard]] std::string_view name_of(AgentProof::Library library);
 
-/// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own and still runs. Throws Error, unproven:
-/// "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason), "agent-exits" (ends by
-/// itself; with its last words), "agent-throttled" (the same again and again: launchd starts it anew).
+/// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own
+/// and still runs. Throws Error, unproven: "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason),
+/// "agent-exits" (ends by itself; with its last words), "agent-throttled" (the same again and again: launchd starts it anew).
 [[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
                                      const sys::Deadline& deadline);
 
 /// The same for a library that writes no receipts: launchd's process has it mapped and lives for a moment. Throws Error,
 /// unproven: "workload-not-injected", "agent-exits", "agent-throttled".
-[[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library,
-                                                const sys::Deadline& deadline);
+[[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent,
+                                                const std::string& library, const sys::Deadline& deadline);
 
 }  // namespace lumelift

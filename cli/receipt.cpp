@@ -29,10 +29,14 @@ std::optional<std::int64_t> seconds_of(const std::string& text) {
 
 std::optional<Receipt> parse_receipt(std::string_view text) {
   const json object = json::parse(json_text(text), nullptr, false);
-  if (!object.is_object()) { return std::nullopt; }
+  if (!object.is_object()) {
+    return std::nullopt;
+  }
   Receipt receipt;
   const auto pid = object.find("pid");
-  if (pid != object.end() && pid->is_number_integer()) { receipt.pid = pid->get<std::int64_t>(); }
+  if (pid != object.end() && pid->is_number_integer()) {
+    receipt.pid = pid->get<std::int64_t>();
+  }
   receipt.started = seconds_of(text_of(object, "started"));
   receipt.outcome = text_of(object, "outcome");
   receipt.reason = text_of(object, "reason");
@@ -42,9 +46,15 @@ std::optional<Receipt> parse_receipt(std::string_view text) {
 
 std::string receipt_defect(std::string_view receipt, std::optional<int> pid) {
   const auto seen = parse_receipt(receipt);
-  if (!seen) { return "the library wrote no receipt: it was not in the process"; }
-  if (!pid || seen->pid != *pid) { return "the library's receipt is of another process"; }
-  if (seen->outcome == "active") { return {}; }
+  if (!seen) {
+    return "the library wrote no receipt: it was not in the process";
+  }
+  if (!pid || seen->pid != *pid) {
+    return "the library's receipt is of another process";
+  }
+  if (seen->outcome == "active") {
+    return {};
+  }
   return fmt::format("the library was {}: {}", seen->outcome, seen->reason);
 }
 
@@ -54,8 +64,12 @@ std::string receipts_defect(std::string_view receipts) {
     const auto line = receipts.substr(0, receipts.find('\n'));
     receipts.remove_prefix(std::min(receipts.size(), line.size() + 1));
     const auto seen = parse_receipt(line);
-    if (!seen || seen->outcome.empty()) { continue; }
-    if (seen->outcome == "active") { return {}; }
+    if (!seen || seen->outcome.empty()) {
+      continue;
+    }
+    if (seen->outcome == "active") {
+      return {};
+    }
     defect = "the library is in the processes, but none of them asked for the GPU with it";
   }
   return defect;

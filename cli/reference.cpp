@@ -68,8 +68,7 @@ OptionEntry entry_of(const CLI::Option& option) {
   out.text = option.get_description();
   out.variable = option.get_envname();
   out.required = option.get_required();
-  out.repeated = option.get_items_expected_max() > 1 ||
-                 (!flag && option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll);
+  out.repeated = option.get_items_expected_max() > 1 || (!flag && option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll);
   return out;
 }
 
@@ -199,11 +198,10 @@ std::string markdown_table(const std::vector<OptionEntry>& entries) {
     if (entry.repeated && !argument) {
       text += " (repeatable)";
     }
-    out += fmt::format(
-        "| `{}` | {} | {} | {} |\n",
-        cell(fmt::format("{}{}{}", fmt::join(entry.names, ", "), value, argument && entry.repeated ? "…" : "")),
-        cell(text), entry.default_value.empty() ? "" : "`" + cell(entry.default_value) + "`",
-        entry.variable.empty() ? "" : "`" + entry.variable + "`");
+    out += fmt::format("| `{}` | {} | {} | {} |\n",
+                       cell(fmt::format("{}{}{}", fmt::join(entry.names, ", "), value, argument && entry.repeated ? "…" : "")), cell(text),
+                       entry.default_value.empty() ? "" : "`" + cell(entry.default_value) + "`",
+                       entry.variable.empty() ? "" : "`" + entry.variable + "`");
   }
   return out + "\n";
 }
@@ -239,12 +237,10 @@ std::string page_name(const CommandEntry& command) {
 std::string man_page(const Reference& reference, const CommandEntry& command, const std::string& version) {
   const bool whole = command.name.empty();
   std::string title = page_name(command);
-  std::transform(title.begin(), title.end(), title.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  std::string out = fmt::format(".TH {} 1 \"\" \"lumelift {}\" \"lumelift manual\"\n.SH NAME\n{} \\- {}\n", roff(title),
-                                roff(version), roff(page_name(command)), roff(command.text));
-  out +=
-      roff_section("SYNOPSIS", whole ? ".B lumelift\n[\\fIOPTIONS\\fR]\n[\\fICOMMAND\\fR]\n" : roff_synopsis(command));
+  std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::string out = fmt::format(".TH {} 1 \"\" \"lumelift {}\" \"lumelift manual\"\n.SH NAME\n{} \\- {}\n", roff(title), roff(version),
+                                roff(page_name(command)), roff(command.text));
+  out += roff_section("SYNOPSIS", whole ? ".B lumelift\n[\\fIOPTIONS\\fR]\n[\\fICOMMAND\\fR]\n" : roff_synopsis(command));
   if (whole) {
     out += ".SH DESCRIPTION\nWithout a command: the VMs, where each of them stands, and what to do next.\n";
     std::string list;
@@ -301,8 +297,7 @@ void write_reference(const Reference& reference, const fs::path& folder, const s
   for (const char* name : {"man", "schemas"}) {
     fs::create_directories(folder / name, fault);
     if (fault) {
-      throw Error(ErrorKind::usage, "file-unwritable",
-                  fmt::format("'{}' cannot be made: {}", (folder / name).string(), fault.message()));
+      throw Error(ErrorKind::usage, "file-unwritable", fmt::format("'{}' cannot be made: {}", (folder / name).string(), fault.message()));
     }
   }
   const auto write_page = [&](const CommandEntry& command) {

@@ -62,8 +62,8 @@ std::string differing_settings(const Row& measure, const Row& other, Role role) 
   // The number of CPU threads of the host differs with its cores, and a run that is on the GPU hardly feels it; a run
   // without the GPU is one because of exactly these settings.
   static const std::set<std::string, std::less<>> host_may{"n_threads"};
-  static const std::set<std::string, std::less<>> cpu_may{"n_gpu_layers", "devices", "no_op_offload", "no_kv_offload",
-                                                          "fit_target", "fit_min_ctx"};
+  static const std::set<std::string, std::less<>> cpu_may{"n_gpu_layers",  "devices",    "no_op_offload",
+                                                          "no_kv_offload", "fit_target", "fit_min_ctx"};
   std::string text;
   for (const auto& [key, value] : measure.settings) {
     const auto found = other.settings.find(key);
@@ -81,8 +81,8 @@ std::string differing(const Arm& measure, const Arm& other, Role role) {
     return fmt::format("measured on {}, not {}", other.chip, measure.chip);
   }
   for (const auto& row : other.rows) {
-    const auto same = std::find_if(measure.rows.begin(), measure.rows.end(),
-                                   [&](const Row& candidate) { return candidate.test == row.test; });
+    const auto same =
+        std::find_if(measure.rows.begin(), measure.rows.end(), [&](const Row& candidate) { return candidate.test == row.test; });
     const auto& against = same != measure.rows.end() ? *same : measure.rows.front();
     if (auto text = differing_settings(against, row, role); !text.empty()) return fmt::format("{}: {}", row.test, text);
   }
@@ -144,8 +144,7 @@ void Builder::require_tests(Group& group) {
 
 void Builder::compare_sides(Group& group) {
   require_tests(group);
-  const auto measure = std::find_if(std::begin(order), std::end(order),
-                                    [&](Role role) { return group.pools.contains(role); });
+  const auto measure = std::find_if(std::begin(order), std::end(order), [&](Role role) { return group.pools.contains(role); });
   if (measure == std::end(order)) return;
   const auto& first = group.pools.at(*measure).first();
   std::erase_if(group.pools, [&](const auto& entry) {
@@ -160,7 +159,8 @@ void Builder::compare_sides(Group& group) {
   const auto& stock = group.pools.at(Role::stock).first();
   const auto& unlocked = group.pools.at(Role::unlocked).first();
   if (!stock.banner || !unlocked.banner || !stock.banner->present() || !unlocked.banner->present()) {
-    if (!unlocked.receipt) find(Level::noted, group.name, "no banner beside both guest arms: that they differ in more than name is not shown");
+    if (!unlocked.receipt)
+      find(Level::noted, group.name, "no banner beside both guest arms: that they differ in more than name is not shown");
   } else if (stock.banner->same_answers(*unlocked.banner)) {
     find(Level::refused, fmt::format("{} and {}", stock.source, unlocked.source),
          fmt::format("both banners show {}: one of the two is not what it is called", stock.banner->summary()));
@@ -168,8 +168,8 @@ void Builder::compare_sides(Group& group) {
     group.pools.erase(Role::unlocked);
     return;
   }
-  if (const auto host = group.pools.find(Role::host); host != group.pools.end() && host->second.first().banner &&
-                                                      unlocked.banner && host->second.first().banner->apple &&
+  if (const auto host = group.pools.find(Role::host); host != group.pools.end() && host->second.first().banner && unlocked.banner &&
+                                                      host->second.first().banner->apple &&
                                                       unlocked.banner->apple > host->second.first().banner->apple) {
     find(Level::noted, group.name,
          fmt::format("the unlocked guest claims Apple{}, the physical GPU is Apple{}", *unlocked.banner->apple - 1000,
@@ -200,8 +200,7 @@ WorkloadReport Builder::workload(const Group& group) {
     entry.tests.push_back(std::move(test));
   }
   if (group.pools.size() == 1) {
-    find(Level::noted, group.name, fmt::format("only the {} arm: nothing to compare it with",
-                                               role_name(group.pools.begin()->first)));
+    find(Level::noted, group.name, fmt::format("only the {} arm: nothing to compare it with", role_name(group.pools.begin()->first)));
   }
   return entry;
 }
@@ -213,8 +212,7 @@ void Builder::weigh(TestReport& test, const std::string& subject) {
     if (spread <= report_.limits.flag) continue;
     cell.flagged = true;
     cell.rejected = spread > report_.limits.reject;
-    auto text = fmt::format("spread {} is above {}", percent(spread),
-                            percent(cell.rejected ? report_.limits.reject : report_.limits.flag));
+    auto text = fmt::format("spread {} is above {}", percent(spread), percent(cell.rejected ? report_.limits.reject : report_.limits.flag));
     if (const auto outlier = lone_outlier(cell.rates)) {
       text += fmt::format("; sample {} of {} ({}) makes most of it: {} without", outlier->index + 1, cell.rates.size(),
                           rate_figure(outlier->rate), percent(outlier->spread_without));
@@ -236,8 +234,7 @@ void Builder::compare(TestReport& test, const std::string& subject) {
   const auto *stock = test.against(Role::stock), *cpu = test.against(Role::cpu);
   if (stock && cpu && stock->ratio.value > cpu->ratio.value * (1 + report_.limits.material)) {
     find(Level::noted, subject,
-         fmt::format("the stock guest's Metal is slower than its CPU; against the CPU the unlock is {}×",
-                     figure(cpu->ratio.value)));
+         fmt::format("the stock guest's Metal is slower than its CPU; against the CPU the unlock is {}×", figure(cpu->ratio.value)));
   }
 }
 
@@ -251,17 +248,17 @@ std::string trimmed_zeros(std::string text) {
 }  // namespace
 
 const Comparison* TestReport::against(Role role) const {
-  const auto found = std::find_if(comparisons.begin(), comparisons.end(),
-                                  [&](const Comparison& entry) { return entry.against == role; });
+  const auto found = std::find_if(comparisons.begin(), comparisons.end(), [&](const Comparison& entry) { return entry.against == role; });
   return found == comparisons.end() ? nullptr : &*found;
 }
 
 bool Report::refused_something() const {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.level == Level::refused; });
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.level == Level::refused; });
 }
 
-Report make_report(const std::vector<Arm>& arms, const Limits& limits) { return Builder(limits).build(arms); }
+Report make_report(const std::vector<Arm>& arms, const Limits& limits) {
+  return Builder(limits).build(arms);
+}
 
 std::string rate_figure(double rate) {
   return trimmed_zeros(rate >= 10 ? fmt::format("{:.4f}", rate) : fmt::format("{:.6g}", rate));
@@ -271,6 +268,8 @@ std::string figure(double value) {
   return trimmed_zeros(value >= 0.1 ? fmt::format("{:.4f}", value) : fmt::format("{:.6g}", value));
 }
 
-std::string percent(double fraction) { return fmt::format("{:.1f} %", fraction * 100); }
+std::string percent(double fraction) {
+  return fmt::format("{:.1f} %", fraction * 100);
+}
 
 }  // namespace lumelift

@@ -33,8 +33,10 @@ ordered_json banner_json(const std::optional<Banner>& banner) {
   if (!banner || !banner->present()) return nullptr;
   ordered_json object;
   const auto put = [&](const char* key, const auto& value) {
-    if (value) object[key] = *value;
-    else object[key] = nullptr;
+    if (value)
+      object[key] = *value;
+    else
+      object[key] = nullptr;
   };
   object["device"] = cleaned(banner->device);
   put("apple_family", banner->apple);
@@ -47,26 +49,26 @@ ordered_json banner_json(const std::optional<Banner>& banner) {
 }
 
 ordered_json cell_json(const Cell& cell) {
-  return {{"samples", cell.rates},      {"median", cell.summary.median},   {"min", cell.summary.min},
-          {"max", cell.summary.max},    {"spread", cell.summary.spread()}, {"flagged", cell.flagged},
-          {"rejected", cell.rejected}};
+  return {{"samples", cell.rates},           {"median", cell.summary.median}, {"min", cell.summary.min},  {"max", cell.summary.max},
+          {"spread", cell.summary.spread()}, {"flagged", cell.flagged},       {"rejected", cell.rejected}};
 }
 
 ordered_json test_json(const TestReport& test) {
   ordered_json object{{"test", cleaned(test.test)}, {"arms", ordered_json::object()}, {"unlocked_against", ordered_json::object()}};
   for (const auto& [role, cell] : test.cells) object["arms"][std::string(role_name(role))] = cell_json(cell);
   for (const auto& entry : test.comparisons) {
-    object["unlocked_against"][std::string(role_name(entry.against))] = {{"ratio", entry.ratio.value},
-                                                                        {"low", entry.ratio.low},
-                                                                        {"high", entry.ratio.high},
-                                                                        {"verdict", verdict_text(entry.verdict)}};
+    object["unlocked_against"][std::string(role_name(entry.against))] = {
+        {"ratio", entry.ratio.value}, {"low", entry.ratio.low}, {"high", entry.ratio.high}, {"verdict", verdict_text(entry.verdict)}};
   }
   return object;
 }
 
 ordered_json side_json(const Side& side) {
-  ordered_json object{{"build", cleaned(side.build)}, {"chip", cleaned(side.chip)}, {"gpu", cleaned(side.gpu)},
-                      {"platform", cleaned(side.platform)}, {"banner", banner_json(side.banner)}};
+  ordered_json object{{"build", cleaned(side.build)},
+                      {"chip", cleaned(side.chip)},
+                      {"gpu", cleaned(side.gpu)},
+                      {"platform", cleaned(side.platform)},
+                      {"banner", banner_json(side.banner)}};
   for (const auto& source : side.sources) object["files"].push_back(cleaned(source));
   return object;
 }
@@ -86,10 +88,10 @@ std::string render_csv(const Report& report) {
       const auto *stock = test.against(Role::stock), *host = test.against(Role::host);
       text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv(entry.name), csv(test.test), entry.unit,
                           median_of(test, Role::host), median_of(test, Role::stock), median_of(test, Role::unlocked),
-                          stock ? figure(stock->ratio.value) : "", host ? figure(host->ratio.value * 100) : "",
-                          median_of(test, Role::cpu), stock ? figure(stock->ratio.low) : "",
-                          stock ? figure(stock->ratio.high) : "", stock ? verdict_text(stock->verdict) : "",
-                          spread_of(test, Role::host), spread_of(test, Role::stock), spread_of(test, Role::unlocked));
+                          stock ? figure(stock->ratio.value) : "", host ? figure(host->ratio.value * 100) : "", median_of(test, Role::cpu),
+                          stock ? figure(stock->ratio.low) : "", stock ? figure(stock->ratio.high) : "",
+                          stock ? verdict_text(stock->verdict) : "", spread_of(test, Role::host), spread_of(test, Role::stock),
+                          spread_of(test, Role::unlocked));
     }
   }
   return text;
@@ -97,13 +99,12 @@ std::string render_csv(const Report& report) {
 
 std::string render_json(const Report& report) {
   ordered_json object{{"schema_version", 1},
-                      {"limits",
-                       {{"flag", report.limits.flag}, {"reject", report.limits.reject}, {"material", report.limits.material}}},
+                      {"limits", {{"flag", report.limits.flag}, {"reject", report.limits.reject}, {"material", report.limits.material}}},
                       {"workloads", ordered_json::array()},
                       {"findings", ordered_json::array()}};
   for (const auto& entry : report.workloads) {
-    ordered_json workload{{"name", cleaned(entry.name)}, {"unit", entry.unit}, {"arms", ordered_json::object()},
-                          {"tests", ordered_json::array()}};
+    ordered_json workload{
+        {"name", cleaned(entry.name)}, {"unit", entry.unit}, {"arms", ordered_json::object()}, {"tests", ordered_json::array()}};
     for (const auto& [role, side] : entry.sides) workload["arms"][std::string(role_name(role))] = side_json(side);
     for (const auto& test : entry.tests) workload["tests"].push_back(test_json(test));
     object["workloads"].push_back(std::move(workload));

@@ -13,7 +13,7 @@ namespace lumelift {
 namespace {
 
 constexpr Role order[] = {Role::stock, Role::unlocked, Role::cpu, Role::host};
-constexpr double bar_height = 44;      ///< CSS pixels
+constexpr double bar_height = 44;        ///< CSS pixels
 constexpr std::size_t dot_limit = 2000;  ///< per bar; a page with more is no use to anyone
 
 /// For element content and for quoted attributes alike.
@@ -21,12 +21,23 @@ std::string html(std::string_view text) {
   std::string escaped;
   for (const char c : cleaned(text)) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      case '\'': escaped += "&#39;"; break;
-      default: escaped += c;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;
@@ -34,11 +45,16 @@ std::string html(std::string_view text) {
 
 std::string_view heading(Role role) {
   switch (role) {
-    case Role::stock: return "stock guest";
-    case Role::unlocked: return "unlocked guest";
-    case Role::cpu: return "guest CPU";
-    case Role::host: return "bare-metal host";
-    case Role::unknown: break;
+    case Role::stock:
+      return "stock guest";
+    case Role::unlocked:
+      return "unlocked guest";
+    case Role::cpu:
+      return "guest CPU";
+    case Role::host:
+      return "bare-metal host";
+    case Role::unknown:
+      break;
   }
   return "unknown";
 }
@@ -85,8 +101,8 @@ class Scale {
 
 std::string series_text(const TestReport& test, Role role, const std::string& unit) {
   const auto& summary = test.cells.at(role).summary;
-  return fmt::format("{}: median {} {}, from {} to {}, {} samples, spread {}", heading(role), rate_figure(summary.median),
-                     unit, rate_figure(summary.min), rate_figure(summary.max), summary.count, percent(summary.spread()));
+  return fmt::format("{}: median {} {}, from {} to {}, {} samples, spread {}", heading(role), rate_figure(summary.median), unit,
+                     rate_figure(summary.min), rate_figure(summary.max), summary.count, percent(summary.spread()));
 }
 
 std::string dots(const Cell& cell, const Scale& scale) {
@@ -105,19 +121,18 @@ std::string dots(const Cell& cell, const Scale& scale) {
 std::string bar(const TestReport& test, Role role, const std::string& unit, const Scale& scale) {
   const auto& cell = test.cells.at(role);
   const auto& summary = cell.summary;
-  const auto* mark = cell.rejected ? " <span class=\"rejected\">not used: spread</span>"
-                     : cell.flagged ? " <span class=\"flag\">! spread</span>" : " spread";
+  const auto* mark = cell.rejected  ? " <span class=\"rejected\">not used: spread</span>"
+                     : cell.flagged ? " <span class=\"flag\">! spread</span>"
+                                    : " spread";
   const auto y = bar_height / 2;
   auto text = fmt::format("<div class=\"bar {}\"><p><span class=\"name\">{}</span><span>{} {},{} {:.1f}&nbsp;%</span></p>\n",
                           role_name(role), heading(role), rate_figure(summary.median), unit, mark, summary.spread() * 100);
-  text += fmt::format("<svg role=\"img\" tabindex=\"0\" height=\"{}\" aria-label=\"{}\">", bar_height,
-                      html(series_text(test, role, unit)));
-  text += fmt::format("<rect class=\"body\" x=\"0\" y=\"8\" width=\"{:.3f}%\" height=\"{}\"/>", scale.at(summary.median),
-                      bar_height - 16);
+  text += fmt::format("<svg role=\"img\" tabindex=\"0\" height=\"{}\" aria-label=\"{}\">", bar_height, html(series_text(test, role, unit)));
+  text += fmt::format("<rect class=\"body\" x=\"0\" y=\"8\" width=\"{:.3f}%\" height=\"{}\"/>", scale.at(summary.median), bar_height - 16);
   text += fmt::format("<line class=\"range\" x1=\"{:.3f}%\" x2=\"{:.3f}%\" y1=\"{}\" y2=\"{}\"/>", scale.at(summary.min),
                       scale.at(summary.max), y, y);
-  text += fmt::format("<line class=\"middle\" x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y1=\"4\" y2=\"{1}\"/>",
-                      scale.at(summary.median), bar_height - 4);
+  text +=
+      fmt::format("<line class=\"middle\" x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y1=\"4\" y2=\"{1}\"/>", scale.at(summary.median), bar_height - 4);
   return text + dots(cell, scale) + "</svg></div>\n";
 }
 
@@ -125,9 +140,14 @@ std::string axis(const Scale& scale) {
   std::string text = "<div class=\"axis\" aria-hidden=\"true\"><svg height=\"24\">";
   for (const auto mark : scale.ticks()) {
     const auto x = scale.at(mark);
-    text += fmt::format("<line x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y1=\"0\" y2=\"6\"/><text x=\"{0:.3f}%\" y=\"20\" "
-                        "text-anchor=\"{1}\">{2}</text>",
-                        x, x < 4 ? "start" : x > 96 ? "end" : "middle", figure(mark));
+    text += fmt::format(
+        "<line x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y1=\"0\" y2=\"6\"/><text x=\"{0:.3f}%\" y=\"20\" "
+        "text-anchor=\"{1}\">{2}</text>",
+        x,
+        x < 4    ? "start"
+        : x > 96 ? "end"
+                 : "middle",
+        figure(mark));
   }
   return text + "</svg></div>\n";
 }
@@ -135,9 +155,8 @@ std::string axis(const Scale& scale) {
 std::string chart(const TestReport& test, const std::string& unit, const std::string& id) {
   const Scale scale(test);
   std::size_t longest = 0;
-  auto text = fmt::format("<figure aria-labelledby=\"{}\"><figcaption><h3 id=\"{}\">{}</h3><span class=\"quiet\">{}, {}",
-                          id, id, html(test.test), unit,
-                          scale.logarithmic() ? "logarithmic scale: lengths do not compare" : "scale from zero");
+  auto text = fmt::format("<figure aria-labelledby=\"{}\"><figcaption><h3 id=\"{}\">{}</h3><span class=\"quiet\">{}, {}", id, id,
+                          html(test.test), unit, scale.logarithmic() ? "logarithmic scale: lengths do not compare" : "scale from zero");
   for (const auto& [role, cell] : test.cells) longest = std::max(longest, cell.rates.size());
   if (longest > dot_limit) text += fmt::format("; of {} samples every {}th is drawn", longest, (longest + dot_limit - 1) / dot_limit);
   text += "</span></figcaption>\n";
@@ -149,10 +168,14 @@ std::string chart(const TestReport& test, const std::string& unit, const std::st
 
 std::string_view verdict_class(Verdict verdict) {
   switch (verdict) {
-    case Verdict::faster: return "faster";
-    case Verdict::slower: return "slower";
-    case Verdict::unchanged: return "unchanged";
-    case Verdict::inconclusive: break;
+    case Verdict::faster:
+      return "faster";
+    case Verdict::slower:
+      return "slower";
+    case Verdict::unchanged:
+      return "unchanged";
+    case Verdict::inconclusive:
+      break;
   }
   return "inconclusive";
 }
@@ -166,10 +189,11 @@ std::string cards(const WorkloadReport& entry) {
         text += fmt::format("<li>{}<b>{} %</b>of bare metal<br><span class=\"quiet\">95 % interval {:.2f} to {:.2f} %</span></li>\n",
                             html(test.test), figure(ratio.value * 100), ratio.low * 100, ratio.high * 100);
       } else {
-        text += fmt::format("<li>{}<b>{}×</b>the {}: <span class=\"{}\">{}</span><br><span class=\"quiet\">95 % interval {:.4g} to "
-                            "{:.4g}</span></li>\n",
-                            html(test.test), figure(ratio.value), heading(against.against), verdict_class(against.verdict),
-                            verdict_text(against.verdict), ratio.low, ratio.high);
+        text += fmt::format(
+            "<li>{}<b>{}×</b>the {}: <span class=\"{}\">{}</span><br><span class=\"quiet\">95 % interval {:.4g} to "
+            "{:.4g}</span></li>\n",
+            html(test.test), figure(ratio.value), heading(against.against), verdict_class(against.verdict), verdict_text(against.verdict),
+            ratio.low, ratio.high);
       }
     }
   }
@@ -177,45 +201,50 @@ std::string cards(const WorkloadReport& entry) {
 }
 
 std::string figures_table(const WorkloadReport& entry) {
-  auto text = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures of {0} as a table\">"
-                          "<table><caption>The same figures as a table, {1}</caption>\n<thead><tr><th scope=\"col\">test</th>"
-                          "<th scope=\"col\" class=\"text\">side</th><th scope=\"col\">median</th><th scope=\"col\">min</th>"
-                          "<th scope=\"col\">max</th><th scope=\"col\">spread</th><th scope=\"col\">samples</th>"
-                          "<th scope=\"col\">unlocked is</th></tr></thead>\n<tbody>\n",
-                          html(entry.name), entry.unit);
+  auto text = fmt::format(
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures of {0} as a table\">"
+      "<table><caption>The same figures as a table, {1}</caption>\n<thead><tr><th scope=\"col\">test</th>"
+      "<th scope=\"col\" class=\"text\">side</th><th scope=\"col\">median</th><th scope=\"col\">min</th>"
+      "<th scope=\"col\">max</th><th scope=\"col\">spread</th><th scope=\"col\">samples</th>"
+      "<th scope=\"col\">unlocked is</th></tr></thead>\n<tbody>\n",
+      html(entry.name), entry.unit);
   for (const auto& test : entry.tests) {
     for (const auto role : order) {
       const auto cell = test.cells.find(role);
       if (cell == test.cells.end()) continue;
       const auto& summary = cell->second.summary;
       const auto* against = test.against(role);
-      text += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"side\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td>"
-                          "<td>{}</td></tr>\n",
-                          html(test.test), heading(role), rate_figure(summary.median), rate_figure(summary.min),
-                          rate_figure(summary.max), percent(summary.spread()),
-                          cell->second.rejected ? " not used" : cell->second.flagged ? " !" : "", summary.count,
-                          against ? figure(against->ratio.value) + "×" : std::string());
+      text += fmt::format(
+          "<tr><th scope=\"row\">{}</th><td class=\"side\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td>"
+          "<td>{}</td></tr>\n",
+          html(test.test), heading(role), rate_figure(summary.median), rate_figure(summary.min), rate_figure(summary.max),
+          percent(summary.spread()),
+          cell->second.rejected  ? " not used"
+          : cell->second.flagged ? " !"
+                                 : "",
+          summary.count, against ? figure(against->ratio.value) + "×" : std::string());
     }
   }
   return text + "</tbody></table></div>\n";
 }
 
 std::string sides_table(const WorkloadReport& entry) {
-  auto text = fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the figures of {} come from\">"
-                          "<table><caption>Where they come from</caption>\n<thead><tr><th scope=\"col\">side</th>"
-                          "<th scope=\"col\" class=\"text\">GPU answers (banner)</th><th scope=\"col\" class=\"text\">GPU</th>"
-                          "<th scope=\"col\" class=\"text\">files</th>"
-                          "</tr></thead>\n<tbody>\n",
-                          html(entry.name));
+  auto text = fmt::format(
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the figures of {} come from\">"
+      "<table><caption>Where they come from</caption>\n<thead><tr><th scope=\"col\">side</th>"
+      "<th scope=\"col\" class=\"text\">GPU answers (banner)</th><th scope=\"col\" class=\"text\">GPU</th>"
+      "<th scope=\"col\" class=\"text\">files</th>"
+      "</tr></thead>\n<tbody>\n",
+      html(entry.name));
   for (const auto role : order) {
     const auto found = entry.sides.find(role);
     if (found == entry.sides.end()) continue;
     const auto& side = found->second;
     auto files = html(side.sources.front());
     if (side.sources.size() > 1) files += fmt::format(" and {} more", side.sources.size() - 1);
-    text += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td></tr>\n",
-                        heading(role), side.banner && side.banner->present() ? html(side.banner->summary()) : "not recorded",
-                        html(side.gpu), files);
+    text += fmt::format(
+        "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td></tr>\n", heading(role),
+        side.banner && side.banner->present() ? html(side.banner->summary()) : "not recorded", html(side.gpu), files);
   }
   return text + "</tbody></table></div>\n";
 }
@@ -270,16 +299,16 @@ std::string render_html(const Report& report, std::string_view skeleton) {
   std::string workloads;
   for (std::size_t i = 0; i < report.workloads.size(); ++i) workloads += workload_section(report.workloads[i], i + 1);
   const auto count = report.workloads.size();
-  const auto summary =
-      fmt::format("{} {}. The unlocked guest is compared with the stock guest, the guest's CPU and bare metal, as far as they were "
-                  "measured. The guest's GPU is a paravirtual one.",
-                  count, count == 1 ? "workload" : "workloads");
-  const auto method =
-      fmt::format("A bar ends at the median; the thin line is the range; each dot is one sample, from top to bottom in the order "
-                  "measured. Ratios are of medians; their 95 % intervals are percentile bootstraps with 10,000 resamples and a "
-                  "fixed seed. Spread is (max - min) / median: above {} it is flagged, above {} the series is not used. A change "
-                  "whose interval lies within {} of 1 is called no material change.",
-                  percent(report.limits.flag), percent(report.limits.reject), percent(report.limits.material));
+  const auto summary = fmt::format(
+      "{} {}. The unlocked guest is compared with the stock guest, the guest's CPU and bare metal, as far as they were "
+      "measured. The guest's GPU is a paravirtual one.",
+      count, count == 1 ? "workload" : "workloads");
+  const auto method = fmt::format(
+      "A bar ends at the median; the thin line is the range; each dot is one sample, from top to bottom in the order "
+      "measured. Ratios are of medians; their 95 % intervals are percentile bootstraps with 10,000 resamples and a "
+      "fixed seed. Spread is (max - min) / median: above {} it is flagged, above {} the series is not used. A change "
+      "whose interval lies within {} of 1 is called no material change.",
+      percent(report.limits.flag), percent(report.limits.reject), percent(report.limits.material));
   return filled(skeleton, {{"title", "Metal in the guest: benchmark report"},
                            {"summary", summary},
                            {"method", method},

@@ -10,11 +10,16 @@ constexpr Role columns[] = {Role::stock, Role::unlocked, Role::cpu, Role::host};
 
 std::string_view heading(Role role) {
   switch (role) {
-    case Role::stock: return "stock";
-    case Role::unlocked: return "unlocked";
-    case Role::cpu: return "guest CPU";
-    case Role::host: return "host";
-    case Role::unknown: break;
+    case Role::stock:
+      return "stock";
+    case Role::unlocked:
+      return "unlocked";
+    case Role::cpu:
+      return "guest CPU";
+    case Role::host:
+      return "host";
+    case Role::unknown:
+      break;
   }
   return "?";
 }
@@ -43,8 +48,8 @@ std::string provenance(const WorkloadReport& entry) {
     const auto& facts = side->second;
     auto files = cleaned(facts.sources.front());
     if (facts.sources.size() > 1) files += fmt::format(" and {} more", facts.sources.size() - 1);
-    rows.push_back({"  " + std::string(heading(role)),
-                    facts.banner && facts.banner->present() ? facts.banner->summary() : "no banner", files});
+    rows.push_back(
+        {"  " + std::string(heading(role)), facts.banner && facts.banner->present() ? facts.banner->summary() : "no banner", files});
   }
   return table(rows);
 }
@@ -83,8 +88,7 @@ std::string comparisons(const WorkloadReport& entry) {
                         fmt::format("[{:.2f}, {:.2f}]", against.ratio.low * 100, against.ratio.high * 100), ""});
       } else {
         rows.push_back({"  " + cleaned(test.test), fmt::format("unlocked / {}", heading(against.against)),
-                        figure(against.ratio.value) + "×", interval(against),
-                        std::string(verdict_text(against.verdict))});
+                        figure(against.ratio.value) + "×", interval(against), std::string(verdict_text(against.verdict))});
       }
     }
   }
@@ -110,8 +114,8 @@ std::string markdown_row(const TestReport& test, const WorkloadReport& entry) {
       continue;
     }
     const auto& summary = cell->second.summary;
-    text += fmt::format("| {}{} ({} to {}) ", rate_figure(summary.median), cell->second.flagged ? " ⚠" : "",
-                        rate_figure(summary.min), rate_figure(summary.max));
+    text += fmt::format("| {}{} ({} to {}) ", rate_figure(summary.median), cell->second.flagged ? " ⚠" : "", rate_figure(summary.min),
+                        rate_figure(summary.max));
   }
   for (const auto role : {Role::stock, Role::cpu}) {
     if (!entry.sides.contains(role)) continue;
@@ -138,10 +142,14 @@ std::string markdown_text(std::string_view text) {
     }
     if (std::string_view("\\`*_{}[]<>|#~@").find(c) != std::string_view::npos) {
       // An at-sign would call somebody; an angle bracket would start HTML.
-      if (c == '<') escaped += "&lt;";
-      else if (c == '>') escaped += "&gt;";
-      else if (c == '@') escaped += "&#64;";
-      else escaped += std::string("\\") + c;
+      if (c == '<')
+        escaped += "&lt;";
+      else if (c == '>')
+        escaped += "&gt;";
+      else if (c == '@')
+        escaped += "&#64;";
+      else
+        escaped += std::string("\\") + c;
     } else {
       escaped += c;
     }

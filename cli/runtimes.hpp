@@ -18,7 +18,7 @@ struct Runtime {
   std::string name;
   std::vector<std::string> libraries, programs, words, texts;  ///< how it is recognised
   Gain gain = Gain::unknown;
-  std::vector<int> fast_from;                                  ///< families, any of which granted makes it fast
+  std::vector<int> fast_from;  ///< families, any of which granted makes it fast
   WithMetal3 with_metal3 = WithMetal3::unknown;
   std::string meaning, source, date;
 };

@@ -17,11 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<Role, std::string_view>, 5> role_names{{{Role::host, "host"},
-                                                                       {Role::stock, "stock"},
-                                                                       {Role::unlocked, "unlocked"},
-                                                                       {Role::cpu, "cpu"},
-                                                                       {Role::unknown, "unknown"}}};
+constexpr std::array<std::pair<Role, std::string_view>, 5> role_names{
+    {{Role::host, "host"}, {Role::stock, "stock"}, {Role::unlocked, "unlocked"}, {Role::cpu, "cpu"}, {Role::unknown, "unknown"}}};
 
 /// A reason to refuse the arm; stays inside this file.
 struct Refusal {
@@ -84,13 +81,11 @@ void check_averages(const json& object, const std::vector<double>& times, const 
   for (const auto rate : exact) rate_sum += rate;
   const auto count = static_cast<double>(times.size());
   const auto mean_time = object.find("avg_ns"), mean_rate = object.find("avg_ts");
-  if (mean_time != object.end() && mean_time->is_number() &&
-      std::abs(mean_time->get<double>() - time_sum / count) > 1.0) {
+  if (mean_time != object.end() && mean_time->is_number() && std::abs(mean_time->get<double>() - time_sum / count) > 1.0) {
     throw Refusal{fmt::format("avg_ns {} does not follow from samples_ns: the file was edited", mean_time->dump())};
   }
   const auto rate = rate_sum / count;
-  if (mean_rate != object.end() && mean_rate->is_number() &&
-      std::abs(mean_rate->get<double>() - rate) > 1e-6 + 1e-9 * rate) {
+  if (mean_rate != object.end() && mean_rate->is_number() && std::abs(mean_rate->get<double>() - rate) > 1e-6 + 1e-9 * rate) {
     throw Refusal{fmt::format("avg_ts {} does not follow from samples_ns: the file was edited", mean_rate->dump())};
   }
 }
@@ -109,8 +104,8 @@ std::vector<double> llama_rates(const json& object, double tokens) {
   for (std::size_t i = 0; i < times.size(); ++i) {
     exact.push_back(1e9 * tokens / times[i]);
     if (!printed.empty() && !agrees_to_six_digits(exact.back(), printed[i])) {
-      throw Refusal{fmt::format("sample {} is {:.6g} tokens/s by samples_ns but {:.6g} by samples_ts: the file was edited",
-                                i + 1, exact.back(), printed[i])};
+      throw Refusal{fmt::format("sample {} is {:.6g} tokens/s by samples_ns but {:.6g} by samples_ts: the file was edited", i + 1,
+                                exact.back(), printed[i])};
     }
     rates.push_back(six_digits(exact.back()));
   }
@@ -127,9 +122,9 @@ std::string setting_text(const json& value) {
 }
 
 Row llama_row(const json& object) {
-  static const std::set<std::string, std::less<>> not_settings{
-      "build_commit", "build_number", "cpu_info", "gpu_info", "model_filename", "model_type", "test_time",
-      "n_prompt",     "n_gen",        "n_depth",  "avg_ns",   "stddev_ns",      "avg_ts",     "stddev_ts"};
+  static const std::set<std::string, std::less<>> not_settings{"build_commit", "build_number", "cpu_info", "gpu_info", "model_filename",
+                                                               "model_type",   "test_time",    "n_prompt", "n_gen",    "n_depth",
+                                                               "avg_ns",       "stddev_ns",    "avg_ts",   "stddev_ts"};
   Row row;
   const auto prompt = integer_of(object, "n_prompt"), generated = integer_of(object, "n_gen");
   // Builds before the option -d have no depth, which is the same as 0.
@@ -262,7 +257,9 @@ std::optional<Role> role_of(std::string_view name) {
 }
 
 std::optional<Arm> parse_arm(std::string_view text, std::string source) {
-  if (json_text(text).empty() && !text.empty()) { return std::nullopt; }
+  if (json_text(text).empty() && !text.empty()) {
+    return std::nullopt;
+  }
   auto document = json::parse(text, nullptr, false);
   if (document.is_array()) {
     if (!document.empty() && !looks_like_llama(document.front())) return std::nullopt;
@@ -286,8 +283,8 @@ std::optional<Arm> parse_arm(std::string_view text, std::string source) {
   if (!objects.empty() && !looks_like_llama(objects.front())) return std::nullopt;
   auto arm = llama_arm(objects, std::move(source));
   if (!every_line_parses || lines != objects.size()) {
-    arm.refusals.assign(1, fmt::format("truncated or damaged JSON, {} complete {} in it: the run was cut short",
-                                       objects.size(), objects.size() == 1 ? "test" : "tests"));
+    arm.refusals.assign(1, fmt::format("truncated or damaged JSON, {} complete {} in it: the run was cut short", objects.size(),
+                                       objects.size() == 1 ? "test" : "tests"));
   }
   return arm;
 }

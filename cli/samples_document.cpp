@@ -18,9 +18,13 @@ struct Refusal {
 };
 
 /// Empty where it is absent; a value of another type is json's exception, as everywhere below.
-std::string text_of(const json& object, const char* key) { return object.value(key, ""); }
+std::string text_of(const json& object, const char* key) {
+  return object.value(key, "");
+}
 
-std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string last_part(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 void mlx_row(const json& document, const char* rate_key, const char* tokens_key, const char* prefix, Arm& arm) {
   Row row;
@@ -59,7 +63,8 @@ double number_of(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) throw Refusal{fmt::format("a reply has no {}", key)};
   const auto value = found->get<double>();
-  if (!std::isfinite(value) || value <= 0) throw Refusal{fmt::format("a reply says {} for {}, which no measurement gives", found->dump(), key)};
+  if (!std::isfinite(value) || value <= 0)
+    throw Refusal{fmt::format("a reply says {} for {}, which no measurement gives", found->dump(), key)};
   return value;
 }
 
@@ -94,7 +99,8 @@ Reply ollama_reply(const json& reply) {
 
 void server_rows(const json& document, Arm& arm) {
   const auto& configuration = document.at("configuration");
-  const auto words = configuration.at("prompt_words").get<std::int64_t>(), tokens = configuration.at("generation_tokens").get<std::int64_t>();
+  const auto words = configuration.at("prompt_words").get<std::int64_t>(),
+             tokens = configuration.at("generation_tokens").get<std::int64_t>();
   Row prompt, generation;
   prompt.test = fmt::format("prompt ~{}", words);
   generation.test = fmt::format("generate {}", tokens);
@@ -102,7 +108,8 @@ void server_rows(const json& document, Arm& arm) {
     const auto reply = entry.contains("timings") ? llama_server_reply(entry["timings"]) : ollama_reply(entry);
     // A word is a token or two; far fewer were not evaluated now but came out of a cache.
     if (reply.prompt.tokens < 0.75 * static_cast<double>(words)) {
-      throw Refusal{fmt::format("only {} tokens of a prompt of {} words were evaluated: the rest came out of a cache", reply.prompt.tokens, words)};
+      throw Refusal{
+          fmt::format("only {} tokens of a prompt of {} words were evaluated: the rest came out of a cache", reply.prompt.tokens, words)};
     }
     if (reply.generation.tokens < 0.5 * static_cast<double>(tokens)) {
       throw Refusal{fmt::format("a reply ended after {} of {} tokens", reply.generation.tokens, tokens)};
@@ -151,7 +158,9 @@ bool looks_like_mlx(const json& document) {
   return document.contains("samples") && document["samples"].is_array() && document.contains("configuration") && document.contains("model");
 }
 
-bool looks_like_server(const json& document) { return document.contains("kind") && document["kind"] == "lumelift-server"; }
+bool looks_like_server(const json& document) {
+  return document.contains("kind") && document["kind"] == "lumelift-server";
+}
 
 }  // namespace
 

@@ -7,18 +7,32 @@
 namespace lumelift {
 namespace {
 
-bool digit(char c) { return c >= '0' && c <= '9'; }
-bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool hex(char c) { return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-bool word(char c) { return digit(c) || letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
-bool host_part(char c) { return digit(c) || letter(c) || c == '-' || c == '.'; }
-bool mail_part(char c) { return host_part(c) || c == '_' || c == '%' || c == '+'; }
-bool name_part(char c) { return word(c) || c == '-' || c == '.'; }
+bool digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool hex(char c) {
+  return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+bool word(char c) {
+  return digit(c) || letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
+bool host_part(char c) {
+  return digit(c) || letter(c) || c == '-' || c == '.';
+}
+bool mail_part(char c) {
+  return host_part(c) || c == '_' || c == '%' || c == '+';
+}
+bool name_part(char c) {
+  return word(c) || c == '-' || c == '.';
+}
 
 /// Words that are users or hosts in every other log of this trade.
-constexpr std::array ordinary{"admin", "apple",  "build", "cua",     "guest", "home", "host",   "library", "llama",
-                              "local", "lume",   "mac",   "macos",   "metal", "model", "models", "mlx",     "ollama",
-                              "root",  "runner", "shared", "samples", "stock", "test", "tests",  "unlocked", "user"};
+constexpr std::array ordinary{"admin", "apple",  "build",  "cua",     "guest", "home",  "host",   "library",  "llama",
+                              "local", "lume",   "mac",    "macos",   "metal", "model", "models", "mlx",      "ollama",
+                              "root",  "runner", "shared", "samples", "stock", "test",  "tests",  "unlocked", "user"};
 
 bool telling(std::string_view name) {
   if (name.size() < 3 || std::none_of(name.begin(), name.end(), letter)) return false;
@@ -98,8 +112,10 @@ Match colons(std::string_view text) {
   if (length < text.size() && word(text[length])) return {};
   std::vector<std::size_t> groups{0};
   for (const char c : token) {
-    if (c == ':') groups.push_back(0);
-    else ++groups.back();
+    if (c == ':')
+      groups.push_back(0);
+    else
+      ++groups.back();
   }
   if (groups.size() == 6 && std::all_of(groups.begin(), groups.end(), [](std::size_t n) { return n == 2; })) {
     return {length, "<address>"};

@@ -221,8 +221,7 @@ int nesting(std::string_view first_word) {
 
 /// Takes in one line: an assignment, or something that may be the last command. Returns what the line execs, if it
 /// does.
-std::vector<std::string> read_line(const std::string& line, const std::string& script, Variables& variables,
-                                   int& depth) {
+std::vector<std::string> read_line(const std::string& line, const std::string& script, Variables& variables, int& depth) {
   const std::string_view text = line;
   const int change = nesting(text.substr(0, text.find_first_of(" \t;")));
   depth = std::max(0, depth + change);

@@ -43,9 +43,9 @@ class UnlockShare {
   TransferWay way_ = TransferWay::automatic;
   std::string label_;
   StageShare stage_;
-  bool stays_ = false;                 ///< some file stays on it
-  bool started_ = false;               ///< the plan starts the VM with it
-  std::optional<std::string> place_;   ///< in the guest
+  bool stays_ = false;                ///< some file stays on it
+  bool started_ = false;              ///< the plan starts the VM with it
+  std::optional<std::string> place_;  ///< in the guest
 };
 
 }  // namespace lumelift

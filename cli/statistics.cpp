@@ -99,10 +99,14 @@ Verdict judge(const Ratio& ratio, double material) {
 
 std::string_view verdict_text(Verdict verdict) {
   switch (verdict) {
-    case Verdict::faster: return "faster";
-    case Verdict::slower: return "slower";
-    case Verdict::unchanged: return "no material change";
-    case Verdict::inconclusive: break;
+    case Verdict::faster:
+      return "faster";
+    case Verdict::slower:
+      return "slower";
+    case Verdict::unchanged:
+      return "no material change";
+    case Verdict::inconclusive:
+      break;
   }
   return "inconclusive";
 }

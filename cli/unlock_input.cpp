@@ -29,9 +29,12 @@ std::string written(const std::filesystem::path& file) {
 
 std::string digest_of(const GuestGoal& goal) {
   std::string text;
-  for (const auto& folder : goal.folders) { text += fmt::format("{} {:o}\n", folder.path, folder.mode); }
+  for (const auto& folder : goal.folders) {
+    text += fmt::format("{} {:o}\n", folder.path, folder.mode);
+  }
   for (const auto& file : goal.files) {
-    text += fmt::format("{} {:o} {} {}\n", file.path, file.state.mode, file.state.size, file.state.sha256.empty() ? written(file.source) : file.state.sha256);
+    text += fmt::format("{} {:o} {} {}\n", file.path, file.state.mode, file.state.size,
+                        file.state.sha256.empty() ? written(file.source) : file.state.sha256);
   }
   return sys::sha256(text);
 }
@@ -42,14 +45,18 @@ UnlockInput read_unlock_input(Context& context, const std::string& profile, cons
                               const LibraryOptions& library) {
   UnlockInput input;
   input.profile = load_profile(profile, context.templates);
-  if (workload) { input.workload = load_workload(*workload); }
+  if (workload) {
+    input.workload = load_workload(*workload);
+  }
   input.kit = load_kit(context.libexec);
   input.library = choose_library(library, input.kit.front(), context.state_dir);
   input.kit.front() = input.library.source;
   if (input.workload) {
     input.sources = gather(*input.workload, LargeFiles::unhashed);
     input.remarks = preflight(*input.workload, input.sources, input.kit);
-    for (const auto& remark : input.remarks) { context.console.warn(remark); }
+    for (const auto& remark : input.remarks) {
+      context.console.warn(remark);
+    }
   }
   input.skeleton = sys::read_file(context.templates / "agent.plist", skeleton_cap);
   return input;
@@ -59,6 +66,8 @@ std::string goal_digest(const UnlockInput& input) {
   return digest_of(guest_goal(input.profile, input.workload, input.kit, input.sources, some_guest(), input.skeleton));
 }
 
-std::string kit_digest(const UnlockInput& input) { return digest_of(guest_goal(input.profile, std::nullopt, input.kit, {}, some_guest(), input.skeleton)); }
+std::string kit_digest(const UnlockInput& input) {
+  return digest_of(guest_goal(input.profile, std::nullopt, input.kit, {}, some_guest(), input.skeleton));
+}
 
 }  // namespace lumelift

@@ -17,9 +17,9 @@ struct UnlockReport {
   HostFacts host;
   std::optional<GuestFacts> guest;
   Profile profile;
-  std::string goal, kit;                      ///< see cli/unlock_input: what is wanted, told apart without its guest
+  std::string goal, kit;  ///< see cli/unlock_input: what is wanted, told apart without its guest
   PrefValue preference_before, preference;
-  std::vector<Step> steps;                    ///< what was changed; empty: nothing had to be
+  std::vector<Step> steps;  ///< what was changed; empty: nothing had to be
   std::vector<GuestGoal::File> files;
   std::optional<ProbePair> probes;
   struct Agent {
@@ -28,11 +28,11 @@ struct UnlockReport {
     [[nodiscard]] std::string line() const;
   };
   std::vector<Agent> agents;
-  std::string library;                        ///< JSON: where it comes from, its slices and their hashes; from cli/library
-  std::string standing;                       ///< "This combination is …"; from cli/compat
+  std::string library;   ///< JSON: where it comes from, its slices and their hashes; from cli/library
+  std::string standing;  ///< "This combination is …"; from cli/compat
   std::vector<std::string> warnings;
-  sys::Milliseconds total{0}, vm_time{0};     ///< vm_time: stopping and booting the VM, part of total
-  int connections = 0;                        ///< SSH connections made
+  sys::Milliseconds total{0}, vm_time{0};  ///< vm_time: stopping and booting the VM, part of total
+  int connections = 0;                     ///< SSH connections made
 
   [[nodiscard]] std::string headline() const;
   [[nodiscard]] std::string probe_line() const;

@@ -43,11 +43,10 @@ std::string start_directly(const Program& program) {
   return "name " + last.path + " itself as the program to start" + with;
 }
 
-std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const Program& program,
-                                                  const InjectionTerms& terms) {
+std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const Program& program, const InjectionTerms& terms) {
   const bool is_end = program.chain.found() && &link == &program.chain.links.back();
-  const std::string remedy = is_end ? "use a copy that is no part of macOS, as from a package manager or your own build"
-                                    : start_directly(program);
+  const std::string remedy =
+      is_end ? "use a copy that is no part of macOS, as from a package manager or your own build" : start_directly(program);
   if (terms.sip == Sip::off) {
     if (has(terms.library_slices, Cpu::arm64e)) {
       return std::nullopt;
@@ -64,9 +63,8 @@ std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const P
     verdict.reason += ", and what it starts never sees them";
   }
   if (terms.sip == Sip::unknown) {
-    verdict.notes.push_back(
-        "this holds while SIP is on; with SIP off " + link.path +
-        (has(terms.library_slices, Cpu::arm64e) ? " would get the library too" : " would be aborted by dyld"));
+    verdict.notes.push_back("this holds while SIP is on; with SIP off " + link.path +
+                            (has(terms.library_slices, Cpu::arm64e) ? " would get the library too" : " would be aborted by dyld"));
   }
   return verdict;
 }
@@ -74,8 +72,7 @@ std::optional<InjectionVerdict> judge_system_part(const ChainLink& link, const P
 /// Everything that stands between what was named and the program.
 std::optional<InjectionVerdict> judge_chain(const Program& program, const InjectionTerms& terms) {
   for (const ChainLink& link : program.chain.links) {
-    const bool runs = link.role != ChainLink::Role::symlink && link.role != ChainLink::Role::bundle &&
-                      link.role != ChainLink::Role::script;
+    const bool runs = link.role != ChainLink::Role::symlink && link.role != ChainLink::Role::bundle && link.role != ChainLink::Role::script;
     if (runs && link.system) {
       if (auto verdict = judge_system_part(link, program, terms)) {
         return verdict;
@@ -99,24 +96,19 @@ std::optional<InjectionVerdict> judge_file(const Program& program, const Slice* 
     return InjectionVerdict{not_a_program, "a library or plug-in: the program that loads it is what counts", "", {}};
   }
   if (!slice) {
-    return InjectionVerdict{needs_slice,
-                            "the program has only " + std::string(shown(program.file->slices.front().cpu)) +
-                                ", which Apple silicon does not run",
-                            "use a build for arm64",
-                            {}};
+    return InjectionVerdict{
+        needs_slice,
+        "the program has only " + std::string(shown(program.file->slices.front().cpu)) + ", which Apple silicon does not run",
+        "use a build for arm64",
+        {}};
   }
-  if (slice->platform != Platform::macos && slice->platform != Platform::unknown &&
-      slice->platform != Platform::catalyst) {
-    return InjectionVerdict{needs_slice,
-                            "built for " + std::string(shown(slice->platform)) + ", not for macOS",
-                            "use a build for macOS",
-                            {}};
+  if (slice->platform != Platform::macos && slice->platform != Platform::unknown && slice->platform != Platform::catalyst) {
+    return InjectionVerdict{
+        needs_slice, "built for " + std::string(shown(slice->platform)) + ", not for macOS", "use a build for macOS", {}};
   }
   if (slice->cpu == Cpu::arm64e && !program.file->find(Cpu::arm64)) {
-    return InjectionVerdict{needs_slice,
-                            "the program is arm64e only; macOS starts no such program but its own",
-                            "use a build for arm64",
-                            {}};
+    return InjectionVerdict{
+        needs_slice, "the program is arm64e only; macOS starts no such program but its own", "use a build for arm64", {}};
   }
   return std::nullopt;
 }
@@ -138,8 +130,8 @@ std::optional<InjectionVerdict> judge_health(const Program& program, const Slice
     if (check.damaged_pages != 0) {
       const auto& page = check.pages.front();
       what = "page " + std::to_string(page.index) + " of the " + std::string(shown(slice.cpu)) + " slice (bytes " +
-             std::to_string(slice.range.offset + page.offset) + " to " +
-             std::to_string(slice.range.offset + page.offset + page.size - 1) + ") differs";
+             std::to_string(slice.range.offset + page.offset) + " to " + std::to_string(slice.range.offset + page.offset + page.size - 1) +
+             ") differs";
       if (check.damaged_pages > 1) {
         what += ", and " + std::to_string(check.damaged_pages - 1) + " more";
       }
@@ -147,10 +139,8 @@ std::optional<InjectionVerdict> judge_health(const Program& program, const Slice
     return InjectionVerdict{killed, "damaged: " + what + " from what was signed", "copy or build the file again", {}};
   }
   if (!program.missing.empty()) {
-    InjectionVerdict verdict{killed,
-                             "dyld would not find " + program.missing.front(),
-                             "copy the library along, where the program looks for it",
-                             {}};
+    InjectionVerdict verdict{
+        killed, "dyld would not find " + program.missing.front(), "copy the library along, where the program looks for it", {}};
     for (std::size_t i = 1; i < program.missing.size(); ++i) {
       verdict.notes.push_back("not found either: " + program.missing[i]);
     }
@@ -161,9 +151,7 @@ std::optional<InjectionVerdict> judge_health(const Program& program, const Slice
 
 /// Whether the program itself makes dyld drop the variables.
 std::optional<InjectionVerdict> judge_restriction(const Slice& slice) {
-  const auto dropped = [](std::string why, std::string remedy) {
-    return InjectionVerdict{ignored, std::move(why), std::move(remedy), {}};
-  };
+  const auto dropped = [](std::string why, std::string remedy) { return InjectionVerdict{ignored, std::move(why), std::move(remedy), {}}; };
   if (slice.encrypted) {
     return dropped("encrypted as from the App Store: dyld drops the variables", "use a build that is not encrypted");
   }
@@ -189,21 +177,19 @@ std::optional<InjectionVerdict> judge_restriction(const Slice& slice) {
 
 std::optional<InjectionVerdict> judge_library(const Program& program, const Slice& slice, const InjectionTerms& terms) {
   const auto& signature = slice.signature;
-  const bool validates = signature && (signature->has(SignatureFlag::hardened_runtime) ||
-                                       signature->has(SignatureFlag::library_validation));
+  const bool validates =
+      signature && (signature->has(SignatureFlag::hardened_runtime) || signature->has(SignatureFlag::library_validation));
   if (validates && !signature->grants(disable_validation)) {
-    return InjectionVerdict{
-        killed,
-        "library validation is on: only libraries of " +
-            (signature->team_id.empty() ? std::string("Apple") : "Apple or team " + signature->team_id) +
-            " may load, and dyld aborts on any other; the entitlement " + std::string(disable_validation) +
-            " is missing",
-        "re-sign it with that entitlement, or use a build without library validation",
-        {}};
+    return InjectionVerdict{killed,
+                            "library validation is on: only libraries of " +
+                                (signature->team_id.empty() ? std::string("Apple") : "Apple or team " + signature->team_id) +
+                                " may load, and dyld aborts on any other; the entitlement " + std::string(disable_validation) +
+                                " is missing",
+                            "re-sign it with that entitlement, or use a build without library validation",
+                            {}};
   }
   if (!loadable(terms.library_slices, slice.cpu)) {
-    std::string reason =
-        "it starts as " + std::string(shown(slice.cpu)) + ", and the library has no such slice: dyld aborts";
+    std::string reason = "it starts as " + std::string(shown(slice.cpu)) + ", and the library has no such slice: dyld aborts";
     if (slice.cpu == Cpu::arm64e) {
       reason += " (of " + summary(program) + " macOS prefers arm64e)";
     }
@@ -228,8 +214,7 @@ void add_notes(InjectionVerdict& verdict, const Program& program, const Slice& s
     verdict.notes.push_back("runs under Rosetta");
   }
   if (terms.guest_os && slice.minimum_os > *terms.guest_os) {
-    verdict.notes.push_back("built for macOS " + shown(slice.minimum_os) + " or later; the guest has " +
-                            shown(*terms.guest_os));
+    verdict.notes.push_back("built for macOS " + shown(slice.minimum_os) + " or later; the guest has " + shown(*terms.guest_os));
   }
   const bool inherits_arm64e = !terms.inherit || has(terms.library_slices, Cpu::arm64e);
   if (verdict.outcome == works && !inherits_arm64e && terms.sip == Sip::unknown) {
@@ -276,8 +261,7 @@ InjectionVerdict injection_verdict(const Program& program, const InjectionTerms&
   }
   auto on_the_way = judge_chain(program, terms);
   if (!program.file) {
-    return on_the_way ? *on_the_way
-                      : InjectionVerdict{works, "part of macOS, and SIP is off: the library is loaded", "", {}};
+    return on_the_way ? *on_the_way : InjectionVerdict{works, "part of macOS, and SIP is off: the library is loaded", "", {}};
   }
   InjectionVerdict own = judge_program(program, terms);
   if (!on_the_way || own.outcome == not_needed) {

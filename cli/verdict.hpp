@@ -61,9 +61,7 @@ struct InjectionVerdict {
   std::string remedy;  ///< the next step; empty where there is nothing to do
   std::vector<std::string> notes;
   /// Whether a workload may be started with the library on this verdict.
-  [[nodiscard]] bool acceptable() const {
-    return outcome == InjectionOutcome::works || outcome == InjectionOutcome::not_needed;
-  }
+  [[nodiscard]] bool acceptable() const { return outcome == InjectionOutcome::works || outcome == InjectionOutcome::not_needed; }
   bool operator==(const InjectionVerdict&) const = default;
 };
 

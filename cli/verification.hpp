@@ -11,17 +11,18 @@ namespace lumelift {
 
 /// One thing that was asserted of a VM.
 struct Check {
-  std::string id;        ///< stable: "guest-build", "agent-receipt", …
+  std::string id;  ///< stable: "guest-build", "agent-receipt", …
   bool passed = false;
   std::string evidence;  ///< what was seen, in one line
   bool operator==(const Check&) const = default;
 };
 
-/// What a process must show to count as unlocked. Pure. `booted_at`: when its guest was booted, by the guest's clock, as the receipt's time is.
+/// What a process must show to count as unlocked. Pure. `booted_at`: when its guest was booted, by the guest's clock, as the receipt's time
+/// is.
 struct ProcessSeen {
   int pid = 0;
-  std::string receipt;                  ///< text of the library's receipt; foreign
-  std::vector<std::string> mapped;      ///< files that it has mapped
+  std::string receipt;              ///< text of the library's receipt; foreign
+  std::vector<std::string> mapped;  ///< files that it has mapped
 };
 [[nodiscard]] std::vector<Check> check_process(const ProcessSeen& seen, const std::string& name, const std::string& library,
                                                std::int64_t booted_at);
@@ -29,8 +30,8 @@ struct ProcessSeen {
 /// What the last committed unlock of the VM proved, out of its report. Throws Error "journal-unreadable".
 struct Proven {
   std::optional<Profile> profile;
-  std::string os, build;                ///< of the guest
-  bool receipts = true;                 ///< the library writes them; one that a user brought does not
+  std::string os, build;  ///< of the guest
+  bool receipts = true;   ///< the library writes them; one that a user brought does not
 };
 [[nodiscard]] Proven proven_by(const std::vector<RunRecord>& runs);
 

@@ -35,7 +35,8 @@ void require_own_address(const std::vector<Vm>& listed, const std::string& name,
     if (vm.name == name || vm.power() != Power::running || vm.address != address) {
       continue;
     }
-    throw Error(ErrorKind::busy, "vm-address-shared", fmt::format("lume names one address for '{}' and '{}', which both run: {}", name, vm.name, address))
+    throw Error(ErrorKind::busy, "vm-address-shared",
+                fmt::format("lume names one address for '{}' and '{}', which both run: {}", name, vm.name, address))
         .note("which of the two answers there cannot be told, so nothing was asked of it; no password was sent")
         .fix(fmt::format("restart one of them, so that it gets an address of its own: lume stop {}", vm.name));
   }

@@ -25,20 +25,32 @@ bool reads_as_word(std::string text) {
 
 /// True for a plain scalar that some YAML version resolves to a number: decimal, octal, hexadecimal, real, sexagesimal.
 bool reads_as_number(std::string_view text) {
-  if (!text.empty() && (text.front() == '+' || text.front() == '-')) { text.remove_prefix(1); }
-  if (text.empty()) { return false; }
-  if (text == ".inf" || text == ".Inf" || text == ".INF" || text == ".nan" || text == ".NaN" || text == ".NAN") { return true; }
+  if (!text.empty() && (text.front() == '+' || text.front() == '-')) {
+    text.remove_prefix(1);
+  }
+  if (text.empty()) {
+    return false;
+  }
+  if (text == ".inf" || text == ".Inf" || text == ".INF" || text == ".nan" || text == ".NaN" || text == ".NAN") {
+    return true;
+  }
   const bool digit_first = text.front() >= '0' && text.front() <= '9';
   const bool dot_digit = text.front() == '.' && text.size() > 1 && text[1] >= '0' && text[1] <= '9';
-  if (!digit_first && !dot_digit) { return false; }
+  if (!digit_first && !dot_digit) {
+    return false;
+  }
   if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'o' || text[1] == 'b')) {
     return text.find_first_not_of("0123456789abcdefABCDEF_", 2) == std::string_view::npos;
   }
   const auto exponent = text.find_first_of("eE");
   if (exponent != std::string_view::npos) {
     std::string_view power = text.substr(exponent + 1);
-    if (!power.empty() && (power.front() == '+' || power.front() == '-')) { power.remove_prefix(1); }
-    if (power.empty() || power.find_first_not_of("0123456789") != std::string_view::npos) { return false; }
+    if (!power.empty() && (power.front() == '+' || power.front() == '-')) {
+      power.remove_prefix(1);
+    }
+    if (power.empty() || power.find_first_not_of("0123456789") != std::string_view::npos) {
+      return false;
+    }
     text = text.substr(0, exponent);
   }
   const auto dots = std::count(text.begin(), text.end(), '.');
@@ -57,7 +69,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
       cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, substituted});
       // Two letters the wrong way round are one slip.
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) { cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1); }
+      if (swapped) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
     }
   }
   return cost[a.size()][b.size()];
@@ -67,7 +81,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 enum class Written { plain, as_string, with_other_tag };
 Written written(const YAML::Node& node) {
   const std::string& tag = node.Tag();
-  if (tag.empty() || tag == "?") { return Written::plain; }
+  if (tag.empty() || tag == "?") {
+    return Written::plain;
+  }
   return tag == "!" || tag == "tag:yaml.org,2002:str" ? Written::as_string : Written::with_other_tag;
 }
 
@@ -105,7 +121,9 @@ class EndlessGuard final : public YAML::EventHandler {
 
  private:
   void count(const YAML::Mark& at) {
-    if (left_-- == 0) { throw YAML::ParserException(at, "this cannot be read as YAML"); }
+    if (left_-- == 0) {
+      throw YAML::ParserException(at, "this cannot be read as YAML");
+    }
   }
   std::size_t left_;
 };
@@ -114,7 +132,8 @@ void require_an_end(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   EndlessGuard guard(text.size());
-  while (parser.HandleNextDocument(guard)) {}
+  while (parser.HandleNextDocument(guard)) {
+  }
 }
 
 }  // namespace
@@ -130,14 +149,22 @@ YamlValue YamlValue::parse(std::string_view text, std::string name, std::string 
   impl->file = std::move(name);
   impl->error_id = std::move(error_id);
   const YamlValue start(impl);
-  if (text.starts_with("\xef\xbb\xbf")) { text.remove_prefix(3); }
-  if (text.find('\0') != std::string_view::npos) { throw start.problem("the file holds a NUL byte; it is not a YAML text"); }
+  if (text.starts_with("\xef\xbb\xbf")) {
+    text.remove_prefix(3);
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    throw start.problem("the file holds a NUL byte; it is not a YAML text");
+  }
   try {
     const std::string whole(text);
     require_an_end(whole);
     const std::vector<YAML::Node> documents = YAML::LoadAll(whole);
-    if (documents.empty() || documents[0].IsNull()) { throw start.problem("the file is empty"); }
-    if (documents.size() > 1) { throw start.problem("the file holds more than one document"); }
+    if (documents.empty() || documents[0].IsNull()) {
+      throw start.problem("the file is empty");
+    }
+    if (documents.size() > 1) {
+      throw start.problem("the file holds more than one document");
+    }
     impl->node = documents[0];
   } catch (const YAML::Exception& e) {
     impl->line = e.mark.is_null() ? 0 : e.mark.line;
@@ -165,28 +192,41 @@ YamlValue YamlValue::wrap(const void* node, int fallback_line, int fallback_colu
 }
 
 Error YamlValue::problem(std::string_view message) const {
-  return Error(ErrorKind::usage, impl_->error_id,
-               fmt::format("{}:{}:{}: {}", impl_->file, impl_->line + 1, impl_->column + 1, message));
+  return Error(ErrorKind::usage, impl_->error_id, fmt::format("{}:{}:{}: {}", impl_->file, impl_->line + 1, impl_->column + 1, message));
 }
 
-bool YamlValue::is_map() const { return impl_->node.IsMap(); }
-bool YamlValue::is_list() const { return impl_->node.IsSequence(); }
-bool YamlValue::is_scalar() const { return impl_->node.IsScalar(); }
+bool YamlValue::is_map() const {
+  return impl_->node.IsMap();
+}
+bool YamlValue::is_list() const {
+  return impl_->node.IsSequence();
+}
+bool YamlValue::is_scalar() const {
+  return impl_->node.IsScalar();
+}
 
 std::vector<YamlValue> YamlValue::items() const {
-  if (!is_list()) { throw problem("a list is needed here"); }
+  if (!is_list()) {
+    throw problem("a list is needed here");
+  }
   std::vector<YamlValue> out;
-  for (const auto& item : impl_->node) { out.push_back(wrap(&static_cast<const YAML::Node&>(item), impl_->line, impl_->column)); }
+  for (const auto& item : impl_->node) {
+    out.push_back(wrap(&static_cast<const YAML::Node&>(item), impl_->line, impl_->column));
+  }
   return out;
 }
 
 std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
-  if (!is_map()) { throw problem("a mapping is needed here"); }
+  if (!is_map()) {
+    throw problem("a mapping is needed here");
+  }
   std::vector<std::pair<YamlValue, YamlValue>> out;
   std::set<std::string> seen;
   for (const auto& entry : impl_->node) {
     const YamlValue key = wrap(&entry.first, impl_->line, impl_->column);
-    if (!key.is_scalar()) { throw key.problem("a key must be plain text"); }
+    if (!key.is_scalar()) {
+      throw key.problem("a key must be plain text");
+    }
     if (!seen.insert(entry.first.Scalar()).second) {
       throw key.problem(fmt::format("the key '{}' stands twice", entry.first.Scalar()));
     }
@@ -197,7 +237,9 @@ std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
 
 void YamlValue::expect_keys(std::span<const FileKey> known) const {
   std::vector<std::string> names;
-  for (const auto& key : known) { names.emplace_back(key.name); }
+  for (const auto& key : known) {
+    names.emplace_back(key.name);
+  }
   expect_names(names);
 }
 
@@ -208,7 +250,9 @@ void YamlValue::expect_keys(std::initializer_list<std::string_view> known) const
 void YamlValue::expect_names(const std::vector<std::string>& known) const {
   for (const auto& [key, value] : entries()) {
     const std::string name = key.impl_->node.Scalar();
-    if (std::find(known.begin(), known.end(), name) != known.end()) { continue; }
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
+      continue;
+    }
     const auto meant = nearest(name, known);
     throw key.problem(meant ? fmt::format("unknown key '{}'; did you mean '{}'?", name, *meant)
                             : fmt::format("unknown key '{}'; known here: {}", name, fmt::join(known, ", ")));
@@ -217,13 +261,17 @@ void YamlValue::expect_names(const std::vector<std::string>& known) const {
 
 std::optional<YamlValue> YamlValue::find(std::string_view key) const {
   for (const auto& [name, value] : entries()) {
-    if (name.impl_->node.Scalar() == key) { return value; }
+    if (name.impl_->node.Scalar() == key) {
+      return value;
+    }
   }
   return std::nullopt;
 }
 
 YamlValue YamlValue::at(std::string_view key) const {
-  if (auto value = find(key)) { return *value; }
+  if (auto value = find(key)) {
+    return *value;
+  }
   throw problem(fmt::format("the key '{}' is missing", key));
 }
 
@@ -240,11 +288,15 @@ std::string YamlValue::text() const {
                                        : "a string is needed here");
   }
   const std::string value = impl_->node.Scalar();
-  if (written(impl_->node) == Written::with_other_tag) { throw problem(fmt::format("a string is needed here, without the tag {}", impl_->node.Tag())); }
+  if (written(impl_->node) == Written::with_other_tag) {
+    throw problem(fmt::format("a string is needed here, without the tag {}", impl_->node.Tag()));
+  }
   if (written(impl_->node) == Written::plain && reads_as_word(value)) {
     throw problem(fmt::format("a string is needed here, and YAML may read {} as a boolean or as nothing: put it in quotes", value));
   }
-  if (value.find('\0') != std::string::npos) { throw problem("a NUL byte cannot stand in a string"); }
+  if (value.find('\0') != std::string::npos) {
+    throw problem("a NUL byte cannot stand in a string");
+  }
   return value;
 }
 
@@ -255,21 +307,27 @@ std::uint64_t YamlValue::number(std::uint64_t least, std::uint64_t most) const {
   const bool plain = is_scalar() && written(impl_->node) == Written::plain && fault == std::errc{} && end == value.data() + value.size() &&
                      !value.empty() && (value.size() == 1 || value.front() != '0');
   if (!plain || out < least || out > most) {
-    throw problem(fmt::format("a whole number from {} to {} is needed here{}", least, most,
-                              value.empty() ? "" : fmt::format(", not {}", value)));
+    throw problem(
+        fmt::format("a whole number from {} to {} is needed here{}", least, most, value.empty() ? "" : fmt::format(", not {}", value)));
   }
   return out;
 }
 
 bool YamlValue::boolean() const {
   const std::string value = is_scalar() && written(impl_->node) == Written::plain ? impl_->node.Scalar() : std::string();
-  if (value == "true") { return true; }
-  if (value == "false") { return false; }
+  if (value == "true") {
+    return true;
+  }
+  if (value == "false") {
+    return false;
+  }
   throw problem("true or false is needed here, without quotes");
 }
 
 void YamlValue::expect_schema(std::uint64_t supported) const {
-  if (!is_map()) { throw problem("a mapping with the key 'schema' is needed at the top of the file"); }
+  if (!is_map()) {
+    throw problem("a mapping with the key 'schema' is needed at the top of the file");
+  }
   const YamlValue schema = at("schema");
   if (schema.number(0, 1'000'000) != supported) {
     throw schema.problem(fmt::format("this lumelift reads schema {}, and the file says {}", supported, schema.impl_->node.Scalar()));

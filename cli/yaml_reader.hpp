@@ -36,8 +36,8 @@ class YamlValue {
   [[nodiscard]] bool is_map() const;
   [[nodiscard]] bool is_list() const;
   [[nodiscard]] bool is_scalar() const;
-  [[nodiscard]] std::vector<YamlValue> items() const;                             ///< of a list
-  [[nodiscard]] std::vector<std::pair<YamlValue, YamlValue>> entries() const;     ///< of a mapping
+  [[nodiscard]] std::vector<YamlValue> items() const;                          ///< of a list
+  [[nodiscard]] std::vector<std::pair<YamlValue, YamlValue>> entries() const;  ///< of a mapping
 
   /// A string: quoted, or plain text that no YAML version reads as a number, boolean or null.
   [[nodiscard]] std::string string() const;

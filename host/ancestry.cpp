@@ -22,8 +22,12 @@ struct Entry {
 };
 
 std::string_view without_blanks(std::string_view text) {
-  while (text.starts_with(' ')) { text.remove_prefix(1); }
-  while (text.ends_with(' ')) { text.remove_suffix(1); }
+  while (text.starts_with(' ')) {
+    text.remove_prefix(1);
+  }
+  while (text.ends_with(' ')) {
+    text.remove_suffix(1);
+  }
   return text;
 }
 
@@ -31,7 +35,9 @@ std::optional<int> take_number(std::string_view& text) {
   text = without_blanks(text);
   int value = 0;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end.ec != std::errc{}) { return std::nullopt; }
+  if (end.ec != std::errc{}) {
+    return std::nullopt;
+  }
   text.remove_prefix(static_cast<std::size_t>(end.ptr - text.data()));
   return value;
 }
@@ -44,7 +50,9 @@ std::map<int, Entry> read_table(std::string_view ps_output) {
     ps_output.remove_prefix(std::min(end + 1, ps_output.size()));
     const auto pid = take_number(line);
     const auto parent = pid ? take_number(line) : std::nullopt;
-    if (parent) { table[*pid] = {*parent, std::string(without_blanks(line))}; }
+    if (parent) {
+      table[*pid] = {*parent, std::string(without_blanks(line))};
+    }
   }
   return table;
 }
@@ -53,7 +61,9 @@ std::map<int, Entry> read_table(std::string_view ps_output) {
 std::string short_name(std::string_view program) {
   program = program.substr(0, program.find(": "));
   const auto slash = program.rfind('/');
-  if (slash != std::string_view::npos) { program.remove_prefix(slash + 1); }
+  if (slash != std::string_view::npos) {
+    program.remove_prefix(slash + 1);
+  }
   return std::string(program.starts_with('-') ? program.substr(1) : program);
 }
 
@@ -71,7 +81,9 @@ std::vector<std::string> ancestors(std::string_view ps_output, int pid) {
   auto at = table.find(pid);
   while (at != table.end() && at->second.parent > 1 && all.size() < most_ancestors) {
     at = table.find(at->second.parent);
-    if (at != table.end()) { all.push_back(at->second.program); }
+    if (at != table.end()) {
+      all.push_back(at->second.program);
+    }
   }
   return all;
 }
@@ -91,14 +103,25 @@ std::string local_network_advice(const std::vector<std::string>& ancestors) {
   };
   // A session manager's server outlives whoever started it, and the permission goes by that one, or by nobody.
   for (const char* manager : {"tmux", "screen", "zellij"}) {
-    if (has(manager)) { return fmt::format("started inside {}, which has lost the exemption of the terminal it came from: start lumelift outside of it", manager); }
+    if (has(manager)) {
+      return fmt::format("started inside {}, which has lost the exemption of the terminal it came from: start lumelift outside of it",
+                         manager);
+    }
   }
-  if (has("sshd") || has("sshd-session")) { return "started over SSH, which is exempt: if it is blocked all the same, the session was opened by another program"; }
-  if (has("Terminal")) { return "started from Terminal, which is exempt as long as Terminal runs"; }
+  if (has("sshd") || has("sshd-session")) {
+    return "started over SSH, which is exempt: if it is blocked all the same, the session was opened by another program";
+  }
+  if (has("Terminal")) {
+    return "started from Terminal, which is exempt as long as Terminal runs";
+  }
   for (auto one = ancestors.rbegin(); one != ancestors.rend(); ++one) {
-    if (const auto app = bundle_of(*one)) { return fmt::format("started by {}: allow that app under Privacy & Security > Local Network", *app); }
+    if (const auto app = bundle_of(*one)) {
+      return fmt::format("started by {}: allow that app under Privacy & Security > Local Network", *app);
+    }
   }
-  if (ancestors.empty()) { return "started by launchd: an agent is blocked without any question, a daemon of root is exempt"; }
+  if (ancestors.empty()) {
+    return "started by launchd: an agent is blocked without any question, a daemon of root is exempt";
+  }
   return fmt::format("started by {}, which macOS may hold responsible for it", ancestors.back());
 }
 

@@ -23,7 +23,9 @@ int gpu_cores() {
   constexpr std::string_view mark = "\"gpu-core-count\" = ";
   const auto at = outcome.out.find(mark);
   int cores = 0;
-  if (at != std::string::npos) { std::from_chars(outcome.out.data() + at + mark.size(), outcome.out.data() + outcome.out.size(), cores); }
+  if (at != std::string::npos) {
+    std::from_chars(outcome.out.data() + at + mark.size(), outcome.out.data() + outcome.out.size(), cores);
+  }
   return cores;
 }
 

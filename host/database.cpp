@@ -52,7 +52,9 @@ Database::Database(const std::filesystem::path& file, Mode mode) : file_(std::fi
   }
 }
 
-Database::~Database() { close(); }
+Database::~Database() {
+  close();
+}
 
 int Database::connect(Mode mode, bool immutable) {
   const std::string uri = uri_of(file_) + (immutable ? "?immutable=1" : "");
@@ -93,13 +95,16 @@ std::string Database::text(const char* sql) {
   return statement.next() ? statement.text(0) : "";
 }
 
-std::int64_t Database::last_id() const { return sqlite3_last_insert_rowid(handle_); }
+std::int64_t Database::last_id() const {
+  return sqlite3_last_insert_rowid(handle_);
+}
 
-int Database::changed_rows() const { return sqlite3_changes(handle_); }
+int Database::changed_rows() const {
+  return sqlite3_changes(handle_);
+}
 
 void Database::unreadable(std::string_view reason) const {
-  throw Error(ErrorKind::failed, "journal-unreadable",
-              fmt::format("the journal {} cannot be read: {}", file_.string(), reason))
+  throw Error(ErrorKind::failed, "journal-unreadable", fmt::format("the journal {} cannot be read: {}", file_.string(), reason))
       .fix(fmt::format("move {0} away together with {0}-wal and {0}-shm, but keep them; then `lumelift doctor` shows by "
                        "looking what is still changed on this Mac and in the guest",
                        file_.string()));
@@ -125,8 +130,7 @@ void Database::fail(int code) const {
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-      throw Error(ErrorKind::failed, "state-folder-unusable",
-                  fmt::format("cannot open the journal {}: {}", file_.string(), reason))
+      throw Error(ErrorKind::failed, "state-folder-unusable", fmt::format("cannot open the journal {}: {}", file_.string(), reason))
           .fix("give yourself access to the file and its folder, or choose another folder with LUMELIFT_STATE_DIR");
     default:
       throw Error(ErrorKind::failed, "journal-failed",
@@ -140,7 +144,9 @@ void Statement::prepare(std::string_view sql) {
   if (code != SQLITE_OK) database_.fail(code);
 }
 
-Statement::~Statement() { sqlite3_finalize(handle_); }
+Statement::~Statement() {
+  sqlite3_finalize(handle_);
+}
 
 void Statement::bind(int index, std::int64_t value) {
   if (const int code = sqlite3_bind_int64(handle_, index, value); code != SQLITE_OK) database_.fail(code);
@@ -160,7 +166,9 @@ bool Statement::next() {
   return false;
 }
 
-std::int64_t Statement::integer(int column) const { return sqlite3_column_int64(handle_, column); }
+std::int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(handle_, column);
+}
 
 std::string Statement::text(int column) const {
   const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));

@@ -59,7 +59,10 @@ class Statement {
   /// Steps to the next row; false at the end.
   [[nodiscard]] bool next();
   /// Runs a statement that gives no rows.
-  void run() { while (next()) {} }
+  void run() {
+    while (next()) {
+    }
+  }
   [[nodiscard]] std::int64_t integer(int column) const;
   [[nodiscard]] std::string text(int column) const;
 

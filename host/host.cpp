@@ -8,9 +8,9 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "host/sys/excerpt.hpp"
 #include "host/property_list.hpp"
 #include "host/sys/error.hpp"
+#include "host/sys/excerpt.hpp"
 #include "host/sys/process.hpp"
 
 namespace lumelift {
@@ -62,22 +62,26 @@ std::string hardware_id() {
   return outcome.out.substr(start, outcome.out.find('"', start) - start);
 }
 
-std::string named(const PrefKey& key) { return fmt::format("preference {} of {}", key.key, key.domain); }
+std::string named(const PrefKey& key) {
+  return fmt::format("preference {} of {}", key.key, key.domain);
+}
 
 /// Arguments after `defaults` that make the preference be `value`.
 std::vector<std::string> write_words(const PrefKey& key, const PrefValue& value) {
   std::vector<std::string> words{"defaults", "write", key.domain, key.key};
   const auto add = [&](const char* type, std::string text) { words.insert(words.end(), {type, std::move(text)}); };
   std::visit(Overloaded{
-                 [&](const PrefAbsent&) { words = {"defaults", "delete", key.domain, key.key}; },
+                 [&](const PrefAbsent&) {
+                   words = {"defaults", "delete", key.domain, key.key};
+                 },
                  [&](bool is_true) { add("-bool", is_true ? "true" : "false"); },
                  [&](std::int64_t number) { add("-int", std::to_string(number)); },
                  [&](const PrefReal& real) { add("-float", real.text); },
                  [&](const std::string& text) { add("-string", text); },
                  [&](const PrefContainer& container) {
-                   throw Error(ErrorKind::failed, "preference-not-written",
-                               fmt::format("{} would have to become a value of type {}, which lumelift never writes", named(key),
-                                           container.type));
+                   throw Error(
+                       ErrorKind::failed, "preference-not-written",
+                       fmt::format("{} would have to become a value of type {}, which lumelift never writes", named(key), container.type));
                  },
              },
              value);
@@ -176,11 +180,10 @@ void Host::set_preference(const PrefKey& key, const PrefValue& value) const {
     was_right = true;
   }
   Error error(ErrorKind::failed, "preference-not-written",
-              fmt::format("{} is {} {}`{}`, not {}", named(key), shown(seen), was_right ? "again soon after " : "after ",
-                          sys::shown(words), shown(value)));
+              fmt::format("{} is {} {}`{}`, not {}", named(key), shown(seen), was_right ? "again soon after " : "after ", sys::shown(words),
+                          shown(value)));
   if (!outcome.ok()) error.note(fmt::format("it ended with {}: {}", outcome.ending(), excerpt(outcome.err)));
-  throw error.fix(
-      "look for what else sets it: a configuration profile (System Settings, General, Device Management) or another program");
+  throw error.fix("look for what else sets it: a configuration profile (System Settings, General, Device Management) or another program");
 }
 
 std::optional<std::string> Host::wrong_user(const Invoker& invoker) {

@@ -19,11 +19,19 @@ struct PrefKey {
 /// a VM's device is made, that is at VM start; one per macOS user.
 [[nodiscard]] const PrefKey& feature_level_key();
 
-struct PrefAbsent { bool operator==(const PrefAbsent&) const = default; };
+struct PrefAbsent {
+  bool operator==(const PrefAbsent&) const = default;
+};
 /// A real number, kept as its printed text so that it comes back digit for digit.
-struct PrefReal { std::string text; bool operator==(const PrefReal&) const = default; };
+struct PrefReal {
+  std::string text;
+  bool operator==(const PrefReal&) const = default;
+};
 /// An array, dictionary, data or date: can be seen and compared by `digest`, never written by us.
-struct PrefContainer { std::string type, digest; bool operator==(const PrefContainer&) const = default; };
+struct PrefContainer {
+  std::string type, digest;
+  bool operator==(const PrefContainer&) const = default;
+};
 /// A preference with its exact type.
 using PrefValue = std::variant<PrefAbsent, bool, std::int64_t, PrefReal, std::string, PrefContainer>;
 
@@ -32,11 +40,11 @@ using PrefValue = std::variant<PrefAbsent, bool, std::int64_t, PrefReal, std::st
 
 /// What was seen of this Mac. Empty strings where the system did not say.
 struct HostFacts {
-  std::string model;     ///< hw.model: "Mac13,2"
-  std::string chip;      ///< machdep.cpu.brand_string: "Apple M1 Ultra"
-  std::string os, build; ///< "26.6.1", "25G71"
-  std::string hardware_id;  ///< IOPlatformUUID: names this Mac, unlike a host name
-  std::uint64_t memory = 0; ///< bytes
+  std::string model;         ///< hw.model: "Mac13,2"
+  std::string chip;          ///< machdep.cpu.brand_string: "Apple M1 Ultra"
+  std::string os, build;     ///< "26.6.1", "25G71"
+  std::string hardware_id;   ///< IOPlatformUUID: names this Mac, unlike a host name
+  std::uint64_t memory = 0;  ///< bytes
   bool operator==(const HostFacts&) const = default;
 };
 

@@ -83,8 +83,7 @@ int add_step(Database& db, RunId run, const std::string& body) {
 std::string lock_name(const std::string& vm) {
   std::string safe;
   for (const unsigned char c : vm) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '.' || c == '_' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
     safe += plain ? std::string(1, static_cast<char>(c)) : fmt::format("%{:02x}", c);
   }
   if (safe.size() > 200) safe = safe.substr(0, 100) + "%" + sys::sha256(vm);
@@ -104,7 +103,9 @@ void make_file(const sys::fs::path& file) {
 }
 
 /// A database without any table is one whose making was cut short: as good as none.
-bool is_new(Database& database) { return database.integer("SELECT count(*) FROM sqlite_schema") == 0; }
+bool is_new(Database& database) {
+  return database.integer("SELECT count(*) FROM sqlite_schema") == 0;
+}
 
 void check(Database& database) {
   if (database.integer("PRAGMA application_id") != application_id) {
@@ -113,8 +114,8 @@ void check(Database& database) {
   const auto version = database.integer("PRAGMA user_version");
   if (version > schema_version) {
     throw Error(ErrorKind::failed, "journal-newer",
-                fmt::format("the journal {} was made by a newer lumelift (format {}, this one knows {})",
-                            database.file().string(), version, schema_version))
+                fmt::format("the journal {} was made by a newer lumelift (format {}, this one knows {})", database.file().string(), version,
+                            schema_version))
         .fix("use the newer lumelift; this one cannot know what it has to undo");
   }
   if (const auto verdict = database.text("PRAGMA quick_check(1)"); verdict != "ok") database.unreadable(verdict);
@@ -138,8 +139,7 @@ void prepare(Database& database, const sys::fs::path& folder) {
 }
 
 RunRecord run_record(const Statement& row) {
-  return {row.integer(0), row.text(1),    row.text(2), state_of(run_states, row.text(3)),
-          row.integer(4), row.integer(5), row.text(6)};
+  return {row.integer(0), row.text(1), row.text(2), state_of(run_states, row.text(3)), row.integer(4), row.integer(5), row.text(6)};
 }
 
 constexpr const char* select_runs = "SELECT id, vm, command, state, started_at, ended_at, summary FROM run ";
@@ -148,21 +148,30 @@ constexpr const char* select_runs = "SELECT id, vm, command, state, started_at, 
 
 const char* shown(StepState state) {
   switch (state) {
-    case StepState::intended: return "intended";
-    case StepState::done: return "done";
-    case StepState::undone: return "undone";
-    case StepState::kept: return "kept";
+    case StepState::intended:
+      return "intended";
+    case StepState::done:
+      return "done";
+    case StepState::undone:
+      return "undone";
+    case StepState::kept:
+      return "kept";
   }
   return "?";
 }
 
 const char* shown(RunState state) {
   switch (state) {
-    case RunState::open: return "open";
-    case RunState::committed: return "committed";
-    case RunState::undoing: return "undoing";
-    case RunState::undone: return "undone";
-    case RunState::partial: return "partial";
+    case RunState::open:
+      return "open";
+    case RunState::committed:
+      return "committed";
+    case RunState::undoing:
+      return "undoing";
+    case RunState::undone:
+      return "undone";
+    case RunState::partial:
+      return "partial";
   }
   return "?";
 }
@@ -209,8 +218,7 @@ sys::FileLock Journal::lock_preference(std::string_view purpose, const sys::Dead
 RunId Journal::begin(const std::string& vm, const std::string& command) {
   Database& db = **db_;
   Transaction transaction(db);
-  Statement(db, "INSERT INTO run (vm, command, state, started_at) VALUES (?, ?, 'open', ?)", vm, command, sys::wall_seconds())
-      .run();
+  Statement(db, "INSERT INTO run (vm, command, state, started_at) VALUES (?, ?, 'open', ?)", vm, command, sys::wall_seconds()).run();
   const RunId id = db.last_id();
   transaction.commit();
   return id;
@@ -270,7 +278,9 @@ int Journal::intend(RunId run, const std::vector<std::string>& bodies) {
   return first;
 }
 
-void Journal::mark(RunId run, int position, StepState state) { mark(run, position, 1, state); }
+void Journal::mark(RunId run, int position, StepState state) {
+  mark(run, position, 1, state);
+}
 
 void Journal::mark(RunId run, int first, int count, StepState state) {
   Database& db = **db_;
@@ -299,8 +309,8 @@ std::vector<StepRecord> Journal::steps(RunId run) const {
   if (!*db_) return steps;
   Statement rows(**db_, "SELECT run, position, body, state, changed_at FROM step WHERE run = ? ORDER BY position", run);
   while (rows.next()) {
-    steps.push_back({rows.integer(0), static_cast<int>(rows.integer(1)), rows.text(2), state_of(step_states, rows.text(3)),
-                     rows.integer(4)});
+    steps.push_back(
+        {rows.integer(0), static_cast<int>(rows.integer(1)), rows.text(2), state_of(step_states, rows.text(3)), rows.integer(4)});
   }
   return steps;
 }
@@ -333,11 +343,11 @@ std::vector<Pin> Journal::pins() const {
 }
 
 void Journal::set_pin(const std::string& vm, const std::string& fingerprint) {
-  Statement(**db_, "INSERT OR REPLACE INTO pin (vm, fingerprint, since) VALUES (?, ?, ?)", vm, fingerprint,
-            sys::wall_seconds())
-      .run();
+  Statement(**db_, "INSERT OR REPLACE INTO pin (vm, fingerprint, since) VALUES (?, ?, ?)", vm, fingerprint, sys::wall_seconds()).run();
 }
 
-void Journal::remove_pin(const std::string& vm) { Statement(**db_, "DELETE FROM pin WHERE vm = ?", vm).run(); }
+void Journal::remove_pin(const std::string& vm) {
+  Statement(**db_, "DELETE FROM pin WHERE vm = ?", vm).run();
+}
 
 }  // namespace lumelift

@@ -37,13 +37,13 @@ struct RunRecord {
   std::string command;  ///< "unlock"
   RunState state = RunState::open;
   std::int64_t started_at = 0, ended_at = 0;  ///< wall seconds; 0 while open
-  std::string summary;  ///< JSON of the report; empty until committed
+  std::string summary;                        ///< JSON of the report; empty until committed
 };
 
 /// A VM's hold on a shared resource, with the value the resource is to have once nobody holds it.
 struct Claim {
   std::string resource, vm;
-  std::string before;  ///< JSON
+  std::string before;      ///< JSON
   std::int64_t since = 0;  ///< wall seconds when the resource got its claimed value; for people
   std::string boot{};      ///< the start of the Mac that this was in (sys::boot_session); empty when it is unknown
   std::int64_t up = 0;     ///< and the seconds since that start: what a change of the clock cannot move

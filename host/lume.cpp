@@ -51,7 +51,9 @@ void lume_failed(const std::vector<std::string>& argv, const sys::Outcome& outco
       .fix("run that command by hand");
 }
 
-const char* shown(Power power) { return power == Power::running ? "running" : "stopped"; }
+const char* shown(Power power) {
+  return power == Power::running ? "running" : "stopped";
+}
 
 std::optional<Power> Vm::power() const {
   if (status == "running") return Power::running;
@@ -59,7 +61,9 @@ std::optional<Power> Vm::power() const {
   return std::nullopt;
 }
 
-StartOptions start_options(const Vm& vm) { return {vm.storage, vm.network, vm.shared_dirs}; }
+StartOptions start_options(const Vm& vm) {
+  return {vm.storage, vm.network, vm.shared_dirs};
+}
 
 std::string Lume::version() const {
   const std::vector<std::string> argv{"lume", "--version"};
@@ -119,7 +123,9 @@ std::optional<Vm> Lume::find(const std::string& name, const Deadline& patience) 
   }
 }
 
-std::vector<Vm> Lume::list() const { return list_vms(Deadline::in(question_limit)); }
+std::vector<Vm> Lume::list() const {
+  return list_vms(Deadline::in(question_limit));
+}
 
 std::vector<Vm> list_vms(const Deadline& deadline) {
   const std::vector<std::string> argv{"lume", "ls", "--format", "json"};

@@ -22,12 +22,12 @@ struct SharedDir {
 
 /// A VM as `lume` describes it. A hint: "running" says that a process lives, not that the guest answers.
 struct Vm {
-  std::string name;                 ///< as lume stores it: "a_b" for "a:b"
-  std::string os;                   ///< "macOS" or "linux"
-  std::string status;               ///< raw: "stopped", "running", "provisioning", "provisioning (stale)", "pulling", …
+  std::string name;    ///< as lume stores it: "a_b" for "a:b"
+  std::string os;      ///< "macOS" or "linux"
+  std::string status;  ///< raw: "stopped", "running", "provisioning", "provisioning (stale)", "pulling", …
   std::optional<std::string> address;
   std::optional<bool> ssh_available;  ///< lume's own guess; never decided upon
-  std::string storage;              ///< locationName
+  std::string storage;                ///< locationName
   std::optional<std::string> network;
   std::vector<SharedDir> shared_dirs;
   std::uint64_t cpus = 0, memory = 0, disk_total = 0;  ///< bytes for the latter two
@@ -71,9 +71,9 @@ class Lume {
   [[nodiscard]] std::optional<Vm> find(const std::string& name, const sys::Deadline& patience) const;
   [[nodiscard]] std::vector<Vm> list() const;
 
-  /// Starts headless and detached, then waits until lume lists the VM as running twice. Running already is success. Never starts an unknown name (lume would
-  /// download an image). Only what the VM's log gained since the call counts as its reason for failing. A locked VM is tried again for three
-  /// seconds.
+  /// Starts headless and detached, then waits until lume lists the VM as running twice. Running already is success. Never starts an unknown
+  /// name (lume would download an image). Only what the VM's log gained since the call counts as its reason for failing. A locked VM is
+  /// tried again for three seconds.
   void start(const std::string& name, const StartOptions& options, const sys::Deadline& deadline) const;
   /// Pulls the plug (up to 12 s), then waits until lume lists the VM as stopped twice. Stopped already is success.
   void stop(const std::string& name, const std::string& storage, const sys::Deadline& deadline) const;

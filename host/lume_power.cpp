@@ -153,8 +153,7 @@ std::string running_guests(const Lume& lume) {
   const std::string words = lume_text::quoted(text);
   switch (why) {
     case StartFailure::limit:
-      throw Error(ErrorKind::failed, "vm-limit",
-                  fmt::format("VM '{}' did not start: macOS runs at most two macOS guests at a time", name))
+      throw Error(ErrorKind::failed, "vm-limit", fmt::format("VM '{}' did not start: macOS runs at most two macOS guests at a time", name))
           .note(running_guests(lume))
           .note(words)
           .fix("stop another macOS VM, then try again");
@@ -180,11 +179,12 @@ std::string running_guests(const Lume& lume) {
       .fix(fmt::format("start it by hand to see more: lume run {} --display none", sys::shown({name})));
 }
 
-bool has_ended(std::optional<int> pid) { return pid && ::kill(*pid, 0) != 0 && errno == ESRCH; }
+bool has_ended(std::optional<int> pid) {
+  return pid && ::kill(*pid, 0) != 0 && errno == ESRCH;
+}
 
 /// Waits until the VM is listed as running twice. `lume run --detach` tells nothing about success: the VM's log does.
-void await_start(const Lume& lume, const std::string& name, std::optional<int> pid, const StartLog& log,
-                 const Deadline& deadline) {
+void await_start(const Lume& lume, const std::string& name, std::optional<int> pid, const StartLog& log, const Deadline& deadline) {
   Watch watch(lume, name);
   int running = 0, hopeless = 0;
   for (Milliseconds nap = first_nap;; nap = std::min(nap * 2, longest_nap)) {
@@ -262,8 +262,8 @@ void Lume::stop(const std::string& name, const std::string& storage, const Deadl
   if (settle(watch, Power::stopped, accepted ? deadline : deadline.at_most(look_patience))) return;
   if (!accepted) lume_failed(argv, outcome);
   throw Error(ErrorKind::failed, "vm-stop-failed",
-              fmt::format("VM '{}' did not stop: `{}` ended with {}, and lume then says: {}", vm->name, sys::shown(argv),
-                          outcome.ending(), watch.last_seen()))
+              fmt::format("VM '{}' did not stop: `{}` ended with {}, and lume then says: {}", vm->name, sys::shown(argv), outcome.ending(),
+                          watch.last_seen()))
       .fix(fmt::format("look with: lume get {}", sys::shown({vm->name})));
 }
 

@@ -24,7 +24,9 @@ constexpr int curl_no_connection = 7;
 std::optional<int> port_of(std::string_view text) {
   int port = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (fault != std::errc{} || end != text.data() + text.size() || port < 1 || port > 65535) { return std::nullopt; }
+  if (fault != std::errc{} || end != text.data() + text.size() || port < 1 || port > 65535) {
+    return std::nullopt;
+  }
   return port;
 }
 
@@ -32,7 +34,9 @@ std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (!line.empty()) {
     const auto end = std::min(line.find(' '), line.size());
-    if (end > 0) { words.push_back(line.substr(0, end)); }
+    if (end > 0) {
+      words.push_back(line.substr(0, end));
+    }
     line.remove_prefix(std::min(end + 1, line.size()));
   }
   return words;
@@ -52,15 +56,22 @@ enum class Answer { stopped, not_here };
 
 Answer ask_to_stop(int port, const std::string& name, const Deadline& deadline) {
   const std::string url = fmt::format("http://127.0.0.1:{}/lume/vms/{}/stop", port, escaped(name));
-  const std::vector<std::string> argv{"curl", "--silent", "--show-error", "--noproxy", "*", "--request", "POST", "--write-out", "\n%{http_code}", url};
+  const std::vector<std::string> argv{"curl",      "--silent", "--show-error", "--noproxy",      "*",
+                                      "--request", "POST",     "--write-out",  "\n%{http_code}", url};
   const auto outcome = sys::run({.argv = argv}, deadline.at_most(answer_limit));
-  if (outcome.status == curl_no_connection) { return Answer::not_here; }
+  if (outcome.status == curl_no_connection) {
+    return Answer::not_here;
+  }
   const auto line = outcome.out.rfind('\n');
   const std::string code = line == std::string::npos ? "" : outcome.out.substr(line + 1);
   const std::string body = outcome.out.substr(0, line);
-  if (outcome.ok() && code == "200") { return Answer::stopped; }
+  if (outcome.ok() && code == "200") {
+    return Answer::stopped;
+  }
   // A server without this VM; it is held by a process of its own then.
-  if (outcome.ok() && (code == "404" || lume_text::says_not_running(body) || lume_text::says_not_found(body))) { return Answer::not_here; }
+  if (outcome.ok() && (code == "404" || lume_text::says_not_running(body) || lume_text::says_not_found(body))) {
+    return Answer::not_here;
+  }
   throw Error(ErrorKind::failed, "vm-stop-failed", fmt::format("the lume server on port {} did not stop VM '{}'", port, name))
       .note(fmt::format("`{}` ended with {}, HTTP status {}: {}", sys::shown(argv), outcome.ending(), code.empty() ? "none" : code,
                         lume_text::quoted(outcome.ok() ? body : outcome.err)))
@@ -77,11 +88,15 @@ std::vector<int> server_ports_in(std::string_view command_lines) {
     const auto words = words_of(command_lines.substr(0, end));
     command_lines.remove_prefix(std::min(end + 1, command_lines.size()));
     for (std::size_t at = 0; at + 1 < words.size(); ++at) {
-      if (std::filesystem::path(words[at]).filename() != "lume" || words[at + 1] != "serve") { continue; }
+      if (std::filesystem::path(words[at]).filename() != "lume" || words[at + 1] != "serve") {
+        continue;
+      }
       int port = usual_port;
       for (std::size_t option = at + 2; option < words.size(); ++option) {
         const auto word = words[option];
-        const auto value = word == "--port" && option + 1 < words.size() ? words[option + 1] : word.starts_with("--port=") ? word.substr(7) : std::string_view{};
+        const auto value = word == "--port" && option + 1 < words.size() ? words[option + 1]
+                           : word.starts_with("--port=")                 ? word.substr(7)
+                                                                         : std::string_view{};
         port = port_of(value).value_or(port);
       }
       ports.push_back(port);
@@ -95,11 +110,14 @@ bool stop_in_server(const std::string& name, const Deadline& deadline) {
   // Without -a: processes of this user only. Another user's server may have a VM of the same name.
   const auto listed = sys::run({.argv = {"ps", "-xo", "args="}}, deadline.at_most(look_limit));
   if (!listed.ok()) {
-    throw Error(ErrorKind::failed, "vm-stop-failed", fmt::format("cannot stop VM '{}': `ps` does not tell whether a lume server holds it", name))
+    throw Error(ErrorKind::failed, "vm-stop-failed",
+                fmt::format("cannot stop VM '{}': `ps` does not tell whether a lume server holds it", name))
         .note(fmt::format("it ended with {}", listed.ending()));
   }
   for (const int port : server_ports_in(listed.out)) {
-    if (ask_to_stop(port, name, deadline) == Answer::stopped) { return true; }
+    if (ask_to_stop(port, name, deadline) == Answer::stopped) {
+      return true;
+    }
   }
   return false;
 }

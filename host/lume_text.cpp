@@ -180,9 +180,13 @@ bool at_least(std::string_view version, std::string_view minimum) {
   return numbers(version) >= numbers(minimum);
 }
 
-bool says_not_found(std::string_view text) { return holds_any(lower(text), {"machine not found", "vm not found"}); }
+bool says_not_found(std::string_view text) {
+  return holds_any(lower(text), {"machine not found", "vm not found"});
+}
 
-bool says_not_running(std::string_view text) { return holds_any(lower(text), {"not running"}); }
+bool says_not_running(std::string_view text) {
+  return holds_any(lower(text), {"not running"});
+}
 
 StartFailure start_failure_in(std::string_view log) {
   const std::string text = lower(log);

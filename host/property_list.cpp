@@ -13,7 +13,9 @@ namespace {
 
 constexpr int deepest = 64;
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
 
 void append_utf8(std::string& text, unsigned long code) {
   if (code < 0x80) {
@@ -225,6 +227,8 @@ class Reader {
 
 }  // namespace
 
-std::map<std::string, PrefValue> read_property_list(std::string_view text) { return Reader(text).document(); }
+std::map<std::string, PrefValue> read_property_list(std::string_view text) {
+  return Reader(text).document();
+}
 
 }  // namespace lumelift

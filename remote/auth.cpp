@@ -34,7 +34,9 @@ void respond(const char*, int, const char*, int, int count, const LIBSSH2_USERAU
     }
     // libssh2 frees the answer with the session's allocator, which is malloc's.
     auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
-    if (copy == nullptr) { continue; }
+    if (copy == nullptr) {
+      continue;
+    }
     std::memcpy(copy, text.data(), text.size());
     copy[text.size()] = '\0';
     responses[i].text = copy;
@@ -65,12 +67,16 @@ class Login {
   std::string run(Session::State& state) {
     state_ = &state;
     read_methods();
-    if (libssh2_userauth_authenticated(state.ssh) == 1) { return "none"; }
+    if (libssh2_userauth_authenticated(state.ssh) == 1) {
+      return "none";
+    }
     while (!plan_.empty()) {
       // Each once, whatever becomes of it.
       const auto next = plan_.front();
       plan_.erase(plan_.begin());
-      if (next.attempt()) { return how_; }
+      if (next.attempt()) {
+        return how_;
+      }
     }
     ask_again();
     throw refused("the guest accepted none of them");
@@ -79,7 +85,9 @@ class Login {
   /// After Ended: drops what would only use up tries, and tells whether anything is left.
   bool may_go_on() {
     const bool something_named = std::any_of(plan_.begin(), plan_.end(), [](const Step& step) { return step.named; });
-    if (something_named) { std::erase_if(plan_, [](const Step& step) { return !step.named; }); }
+    if (something_named) {
+      std::erase_if(plan_, [](const Step& step) { return !step.named; });
+    }
     return !plan_.empty();
   }
 
@@ -92,12 +100,20 @@ class Login {
   };
 
   void plan() {
-    if (credentials_.use_agent) { plan_.push_back({false, [this] { return try_agent(); }}); }
-    if (credentials_.key_file) { plan_.push_back({true, [this] { return try_file(*credentials_.key_file, true); }}); }
-    for (const auto& file : credentials_.default_keys) {
-      if (file != credentials_.key_file) { plan_.push_back({false, [this, &file] { return try_file(file, false); }}); }
+    if (credentials_.use_agent) {
+      plan_.push_back({false, [this] { return try_agent(); }});
     }
-    if (!credentials_.password) { return; }
+    if (credentials_.key_file) {
+      plan_.push_back({true, [this] { return try_file(*credentials_.key_file, true); }});
+    }
+    for (const auto& file : credentials_.default_keys) {
+      if (file != credentials_.key_file) {
+        plan_.push_back({false, [this, &file] { return try_file(file, false); }});
+      }
+    }
+    if (!credentials_.password) {
+      return;
+    }
     plan_.push_back({true, [this] { return try_password(); }});
     plan_.push_back({true, [this] { return try_interactive(); }});
   }
@@ -111,24 +127,32 @@ class Login {
     const auto rc = state_->drive(doing, deadline_, [&]() -> long {
       const auto& user = credentials_.user;
       list = libssh2_userauth_list(state_->ssh, user.data(), static_cast<unsigned>(user.size()));
-      if (list != nullptr || libssh2_userauth_authenticated(state_->ssh) == 1) { return 0; }
+      if (list != nullptr || libssh2_userauth_authenticated(state_->ssh) == 1) {
+        return 0;
+      }
       return libssh2_session_last_errno(state_->ssh);
     });
-    if (rc != 0) { state_->fail(doing, rc); }
+    if (rc != 0) {
+      state_->fail(doing, rc);
+    }
     methods_ = list == nullptr ? "" : list;
   }
 
   /// A server that wants two methods in a row calls the first one refused too, as libssh2 tells it; only then it offers the second. Asking
   /// uses up a try, so it is done once, when nothing else is left; where it was one too many, the refusal before it is what counts.
   void ask_again() {
-    if (tried_.empty() || std::exchange(asked_again_, true)) { return; }
+    if (tried_.empty() || std::exchange(asked_again_, true)) {
+      return;
+    }
     const auto former = methods_;
     try {
       read_methods();
     } catch (const Error&) {
       return;
     }
-    if (methods_ != former) { tried_.back() += fmt::format(", or only the first of two methods: now the server asks for {}", methods_); }
+    if (methods_ != former) {
+      tried_.back() += fmt::format(", or only the first of two methods: now the server asks for {}", methods_);
+    }
   }
 
   /// True on success; false when the server says no; throws when the connection is gone.
@@ -143,69 +167,91 @@ class Login {
       tried_.push_back(what + ": the server ended the connection");
       throw Ended{};
     }
-    tried_.push_back(fmt::format("{}: {}", what, rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED ? "refused"
-                                                                                          : state_->library_message()));
+    tried_.push_back(fmt::format("{}: {}", what, rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED ? "refused" : state_->library_message()));
     return false;
   }
 
   /// The text of a key file that is worth offering; nothing for a silent default key that is not.
   std::optional<std::string> read_key(const sys::fs::path& file, bool named) {
     std::error_code none;
-    if (!named && !sys::fs::is_regular_file(file, none)) { return std::nullopt; }
+    if (!named && !sys::fs::is_regular_file(file, none)) {
+      return std::nullopt;
+    }
     std::string text;
     try {
       text = sys::read_file(file, key_cap);
     } catch (const Error& error) {
-      if (!named) { return std::nullopt; }
+      if (!named) {
+        return std::nullopt;
+      }
       throw unusable(file, error.message());
     }
     std::erase(text, '\r');
     const auto key = look_at_key(text);
     const auto reason = [&]() -> std::string_view {
       switch (key.kind) {
-        case KeyText::Kind::public_key: return "it is the public half; name the private key";
-        case KeyText::Kind::putty: return "it is a PuTTY key; convert it with: puttygen FILE -O private-openssh";
-        case KeyText::Kind::unknown: return "it holds no private key in PEM or OpenSSH form";
-        case KeyText::Kind::private_key: break;
+        case KeyText::Kind::public_key:
+          return "it is the public half; name the private key";
+        case KeyText::Kind::putty:
+          return "it is a PuTTY key; convert it with: puttygen FILE -O private-openssh";
+        case KeyText::Kind::unknown:
+          return "it holds no private key in PEM or OpenSSH form";
+        case KeyText::Kind::private_key:
+          break;
       }
-      if (key.security_key) { return "its secret is in a security key, which libssh2 reaches through an agent only"; }
+      if (key.security_key) {
+        return "its secret is in a security key, which libssh2 reaches through an agent only";
+      }
       return key.encrypted && !credentials_.passphrase ? "it is encrypted and no passphrase was given" : "";
     }();
-    if (reason.empty()) { return text; }
-    if (named) { throw unusable(file, reason); }
+    if (reason.empty()) {
+      return text;
+    }
+    if (named) {
+      throw unusable(file, reason);
+    }
     return std::nullopt;
   }
 
   bool try_file(const sys::fs::path& file, bool named) {
     auto text = read_key(file, named);
-    if (!text) { return false; }
+    if (!text) {
+      return false;
+    }
     const auto what = fmt::format("publickey ({})", file.string());
     if (!offers("publickey")) {
-      if (named) { tried_.push_back(what + ": not offered by the server"); }
+      if (named) {
+        tried_.push_back(what + ": not offered by the server");
+      }
       return false;
     }
     const sys::Secret content(std::move(*text));
     const auto key = look_at_key(content.reveal());
     const auto rc = state_->drive(doing, deadline_, [&]() -> long {
       const auto& user = credentials_.user;
-      return libssh2_userauth_publickey_frommemory(
-          state_->ssh, user.data(), user.size(), nullptr, 0, content.reveal().data(), content.reveal().size(),
-          credentials_.passphrase ? credentials_.passphrase->reveal().c_str() : nullptr);
+      return libssh2_userauth_publickey_frommemory(state_->ssh, user.data(), user.size(), nullptr, 0, content.reveal().data(),
+                                                   content.reveal().size(),
+                                                   credentials_.passphrase ? credentials_.passphrase->reveal().c_str() : nullptr);
     });
-    const bool answered = rc == 0 || rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED ||
-                          rc == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED || !state_->farewell.empty();
+    const bool answered =
+        rc == 0 || rc == LIBSSH2_ERROR_AUTHENTICATION_FAILED || rc == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED || !state_->farewell.empty();
     const bool ended = rc == LIBSSH2_ERROR_SOCKET_RECV || rc == LIBSSH2_ERROR_SOCKET_DISCONNECT || state_->io_error != 0;
     const bool unreadable = !answered && !ended;
     if (unreadable) {
-      if (!named) { return false; }
+      if (!named) {
+        return false;
+      }
       throw unusable(file, key.encrypted ? std::string("wrong passphrase, or the file is damaged")
                                          : "unsupported or damaged: " + state_->library_message());
     }
-    if (accept(what, rc)) { return true; }
+    if (accept(what, rc)) {
+      return true;
+    }
     if (key.rsa && libssh2_version(0x010b00) == nullptr) {
-      tried_.back() += fmt::format(" (libssh2 {} cannot make the RSA-SHA2 signatures that current servers ask for; use "
-                                   "an ed25519 key)",
-                                   libssh2_version(0));
+      tried_.back() += fmt::format(
+          " (libssh2 {} cannot make the RSA-SHA2 signatures that current servers ask for; use "
+          "an ed25519 key)",
+          libssh2_version(0));
     }
     return false;
   }
@@ -214,7 +260,9 @@ class Login {
   std::vector<libssh2_agent_publickey*> identities(LIBSSH2_AGENT* agent) {
     std::string known;
     auto files = credentials_.default_keys;
-    if (credentials_.key_file) { files.push_back(*credentials_.key_file); }
+    if (credentials_.key_file) {
+      files.push_back(*credentials_.key_file);
+    }
     for (const auto& file : files) {
       try {
         known += sys::read_file(file.string() + ".pub", key_cap);
@@ -249,18 +297,25 @@ class Login {
         break;
       }
       ++offered;
-      const auto rc = state_->drive(doing, deadline_, [&]() -> long {
-        return libssh2_agent_userauth(agent.get(), credentials_.user.c_str(), identity);
-      });
-      if (accept(fmt::format("agent ({})", identity->comment == nullptr ? "" : identity->comment), rc)) { return true; }
+      const auto rc = state_->drive(doing, deadline_,
+                                    [&]() -> long { return libssh2_agent_userauth(agent.get(), credentials_.user.c_str(), identity); });
+      if (accept(fmt::format("agent ({})", identity->comment == nullptr ? "" : identity->comment), rc)) {
+        return true;
+      }
     }
-    if (offered == 0) { tried_.push_back("agent: it holds no key"); }
+    if (offered == 0) {
+      tried_.push_back("agent: it holds no key");
+    }
     return false;
   }
 
   bool try_password() {
-    if (!offers("password")) { ask_again(); }
-    if (!offers("password")) { return false; }
+    if (!offers("password")) {
+      ask_again();
+    }
+    if (!offers("password")) {
+      return false;
+    }
     const auto& user = credentials_.user;
     const auto& word = credentials_.password->reveal();
     return accept("password", state_->drive(doing, deadline_, [&]() -> long {
@@ -271,26 +326,31 @@ class Login {
 
   bool try_interactive() {
     if (!offers("keyboard-interactive")) {
-      if (!offers("password")) { tried_.push_back("password: not offered by the server"); }
+      if (!offers("password")) {
+        tried_.push_back("password: not offered by the server");
+      }
       return false;
     }
     const auto& user = credentials_.user;
     state_->answer = &*credentials_.password;
     const auto rc = state_->drive(doing, deadline_, [&]() -> long {
-      return libssh2_userauth_keyboard_interactive_ex(state_->ssh, user.data(), static_cast<unsigned>(user.size()),
-                                                      &respond);
+      return libssh2_userauth_keyboard_interactive_ex(state_->ssh, user.data(), static_cast<unsigned>(user.size()), &respond);
     });
     state_->answer = nullptr;
     return accept("keyboard-interactive", rc);
   }
 
   [[nodiscard]] Error refused(std::string_view outcome) const {
-    Error error(ErrorKind::failed, "guest-auth-failed",
-                fmt::format("cannot log in to the guest as '{}': {}", credentials_.user,
-                            tried_.empty() ? "there is nothing to try" : outcome));
-    for (const auto& one : tried_) { error.note("tried " + one); }
+    Error error(
+        ErrorKind::failed, "guest-auth-failed",
+        fmt::format("cannot log in to the guest as '{}': {}", credentials_.user, tried_.empty() ? "there is nothing to try" : outcome));
+    for (const auto& one : tried_) {
+      error.note("tried " + one);
+    }
     error.note("the server offers: " + (methods_.empty() ? std::string("nothing") : methods_));
-    if (!state_->farewell.empty()) { error.note("the server said: " + state_->farewell); }
+    if (!state_->farewell.empty()) {
+      error.note("the server said: " + state_->farewell);
+    }
     error.fix(credentials_.password ? "check user and password" : "give a password or a key file");
     return error;
   }
@@ -313,7 +373,9 @@ void Session::authenticate(const Credentials& credentials, const sys::Deadline& 
       state_->login_method = login.run(*state_);
       break;
     } catch (const Ended&) {
-      if (more == 0 || !login.may_go_on()) { throw login.ended(); }
+      if (more == 0 || !login.may_go_on()) {
+        throw login.ended();
+      }
       *this = again();
     }
   }

@@ -35,28 +35,37 @@ Addresses resolve(const std::string& host, int port) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
   if (const int rc = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list); rc != 0) {
-    throw Error(ErrorKind::failed, "guest-unreachable",
-                fmt::format("cannot connect to {}:{}: {}", host, port, ::gai_strerror(rc)));
+    throw Error(ErrorKind::failed, "guest-unreachable", fmt::format("cannot connect to {}:{}: {}", host, port, ::gai_strerror(rc)));
   }
   return Addresses(list);
 }
 
 /// True when an interface of ours is on the address's network: nothing but a rule of this Mac lies in between.
 bool on_our_network(const sockaddr& address) {
-  if (address.sa_family != AF_INET) { return false; }
+  if (address.sa_family != AF_INET) {
+    return false;
+  }
   const auto number = [](const sockaddr* one) { return reinterpret_cast<const sockaddr_in*>(one)->sin_addr.s_addr; };
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) { return false; }
+  if (::getifaddrs(&list) != 0) {
+    return false;
+  }
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   for (const auto* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_netmask == nullptr || one->ifa_addr->sa_family != AF_INET) { continue; }
-    if (((number(one->ifa_addr) ^ number(&address)) & number(one->ifa_netmask)) == 0) { return true; }
+    if (one->ifa_addr == nullptr || one->ifa_netmask == nullptr || one->ifa_addr->sa_family != AF_INET) {
+      continue;
+    }
+    if (((number(one->ifa_addr) ^ number(&address)) & number(one->ifa_netmask)) == 0) {
+      return true;
+    }
   }
   return false;
 }
 
 /// Only the system's own program is exempt, not one of that name from elsewhere.
-std::string system_nc() { return sys::on_macos ? "/usr/bin/nc" : "nc"; }
+std::string system_nc() {
+  return sys::on_macos ? "/usr/bin/nc" : "nc";
+}
 
 /// Whether the system's nc gets through where we do not; nothing when there is none to ask.
 std::optional<bool> nc_gets_through(const std::string& host, int port, const sys::Deadline& deadline) {
@@ -77,8 +86,9 @@ Error blocked(const std::string& where, std::optional<bool> nc) {
   error.note(nc ? "The system's nc reaches the guest from here: macOS keeps lumelift from it by Local Network privacy. What counts is the "
                   "program that started it (lumelift doctor names it)."
                 : "On macOS 15 and later this is most likely Local Network privacy, which goes by the program that started lumelift.");
-  return error.fix("go round it with --via-nc; or allow that program under System Settings > Privacy & Security > Local Network; or start "
-                   "lumelift from Terminal or over SSH");
+  return error.fix(
+      "go round it with --via-nc; or allow that program under System Settings > Privacy & Security > Local Network; or start "
+      "lumelift from Terminal or over SSH");
 }
 
 void prepare(int fd) {
@@ -97,8 +107,12 @@ int await_connect(int fd, const sys::Deadline& deadline) {
     sys::check_interrupt();
     std::array<pollfd, 2> ready{pollfd{fd, POLLOUT, 0}, pollfd{sys::interrupt_fd(), POLLIN, 0}};
     const int count = ::poll(ready.data(), ready.size(), static_cast<int>(deadline.left().count()));
-    if (count > 0 && ready[0].revents != 0) { break; }
-    if (deadline.expired()) { return ETIMEDOUT; }
+    if (count > 0 && ready[0].revents != 0) {
+      break;
+    }
+    if (deadline.expired()) {
+      return ETIMEDOUT;
+    }
   }
   int error = 0;
   socklen_t length = sizeof error;
@@ -133,8 +147,12 @@ sys::Fd connect_tcp(const std::string& host, int port, const sys::Deadline& dead
     }
     prepare(fd.get());
     reason = ::connect(fd.get(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (reason == EINPROGRESS) { reason = await_connect(fd.get(), one_try); }
-    if (reason == 0) { return fd; }
+    if (reason == EINPROGRESS) {
+      reason = await_connect(fd.get(), one_try);
+    }
+    if (reason == 0) {
+      return fd;
+    }
     if (reason == EHOSTUNREACH && on_our_network(*address->ai_addr)) {
       throw blocked(fmt::format("cannot connect to {}:{}: {}", host, port, std::strerror(reason)), nc_gets_through(host, port, deadline));
     }

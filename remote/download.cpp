@@ -30,16 +30,14 @@ printf 'file %s\n' "$about"
 if [ "$2" -eq 0 ]; then exec /bin/cat "$1"; fi
 exec /usr/bin/tail -c +"$(($2 + 1))" "$1")sh";
 constexpr std::string_view sum_script = "sum=$(/usr/bin/shasum -a 256 < \"$1\"); printf '%s\\n' \"${sum%% *}\"";
-constexpr std::string_view prefix_script =
-    "sum=$(/usr/bin/head -c \"$2\" \"$1\" | /usr/bin/shasum -a 256); printf '%s\\n' \"${sum%% *}\"";
+constexpr std::string_view prefix_script = "sum=$(/usr/bin/head -c \"$2\" \"$1\" | /usr/bin/shasum -a 256); printf '%s\\n' \"${sum%% *}\"";
 
 Deadline ample(std::uint64_t size) {
   return Deadline::in(1h + std::chrono::seconds(size / 1'000'000));
 }
 
 Error unwritable(const sys::fs::path& file) {
-  return Error(ErrorKind::failed, "file-unwritable",
-               fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)))
+  return Error(ErrorKind::failed, "file-unwritable", fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)))
       .fix("check owner, mode and free space of its folder");
 }
 
@@ -94,8 +92,7 @@ class Target {
 /// Takes the stream of send_script apart: frame, one line, then exactly the promised bytes.
 class Incoming {
  public:
-  Incoming(Target& target, sys::Sha256& hash, const Progress& progress)
-      : target_(target), hash_(hash), progress_(progress) {}
+  Incoming(Target& target, sys::Sha256& hash, const Progress& progress) : target_(target), hash_(hash), progress_(progress) {}
   void take(std::string_view piece) {
     if (!size_) {
       head_ += piece;
@@ -167,8 +164,7 @@ FileState Transfer::get_file(const std::string& path, const sys::fs::path& to, c
       prefix.update(piece);
       hash.update(piece);
     }
-    const auto theirs =
-        session_.exec(script_command(prefix_script, {path, std::to_string(had.size())}), ample(had.size()));
+    const auto theirs = session_.exec(script_command(prefix_script, {path, std::to_string(had.size())}), ample(had.size()));
     if (sum_of(path, theirs) != prefix.hex()) {
       target.start_anew();
       hash = {};
@@ -181,12 +177,10 @@ FileState Transfer::get_file(const std::string& path, const sys::fs::path& to, c
       incoming.take(piece);
     }
   };
-  const auto ending =
-      session_.exec(script_command(send_script, {path, std::to_string(target.size())}), ample(target.size()), options);
+  const auto ending = session_.exec(script_command(send_script, {path, std::to_string(target.size())}), ample(target.size()), options);
   if (!incoming.complete()) {
     if (!ending.status && ending.signal.empty()) {
-      throw Error(ErrorKind::failed, "guest-lost",
-                  fmt::format("cannot get {}: the connection ended before the last byte", path));
+      throw Error(ErrorKind::failed, "guest-lost", fmt::format("cannot get {}: the connection ended before the last byte", path));
     }
     if (target.size() == 0) {
       target.discard();
@@ -198,8 +192,7 @@ FileState Transfer::get_file(const std::string& path, const sys::fs::path& to, c
     if (said && said->body == "kind\n") {
       throw refusal(path, *said, 0);
     }
-    throw Error(ErrorKind::failed, "guest-unreadable",
-                fmt::format("cannot get {}: it ended early, or cannot be read", path))
+    throw Error(ErrorKind::failed, "guest-unreadable", fmt::format("cannot get {}: it ended early, or cannot be read", path))
         .fix("leave the file alone in the guest and try again");
   }
   const auto theirs = sum_of(path, summing->finish(ample(target.size())));

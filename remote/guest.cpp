@@ -139,7 +139,9 @@ constexpr std::string_view scrub =
     "LUME_METAL_APPLE_FAMILY_MAX LUME_METAL_MAX_THREADGROUP_MEMORY LUME_METAL_RECOMMENDED_WORKING_SET_SIZE LUMELIFT_ONLY "
     "LUMELIFT_INHERIT LUMELIFT_RECEIPT LUMELIFT_TRACE LUMELIFT_VERBOSE; ";
 
-sys::Deadline shortly() { return sys::Deadline::in(30s); }
+sys::Deadline shortly() {
+  return sys::Deadline::in(30s);
+}
 
 std::vector<std::string> with_own_folders(std::vector<std::string> words, const std::string& path) {
   const auto own = own_folders_above(path);
@@ -161,17 +163,17 @@ Error path_error(std::string_view verb, const std::string& path, const ScriptAns
     return Error(ErrorKind::failed, "guest-path-unsafe",
                  fmt::format("cannot {} {} in the guest: it exists with mode {}", verb, path, excerpt(body.substr(7))));
   }
-  const bool read_only = answer.err.find("Read-only") != std::string::npos ||
-                         answer.err.find("Permission denied") != std::string::npos;
+  const bool read_only = answer.err.find("Read-only") != std::string::npos || answer.err.find("Permission denied") != std::string::npos;
   const bool full = answer.err.find("No space left") != std::string::npos;
   const auto* id = full ? "guest-disk-full" : read_only ? "guest-read-only" : "guest-tool-failed";
-  return Error(ErrorKind::failed, id, fmt::format("cannot {} {} in the guest", verb, path))
-      .note("the guest said: " + excerpt(answer.err));
+  return Error(ErrorKind::failed, id, fmt::format("cannot {} {} in the guest", verb, path)).note("the guest said: " + excerpt(answer.err));
 }
 
 }  // namespace
 
-std::string GuestFacts::domain() const { return fmt::format("{}/{}", gui_domain ? "gui" : "user", uid); }
+std::string GuestFacts::domain() const {
+  return fmt::format("{}/{}", gui_domain ? "gui" : "user", uid);
+}
 
 GuestFacts Guest::facts(const sys::Deadline& deadline) {
   const auto script = std::string(tell_function) + std::string(facts_script);
@@ -195,8 +197,7 @@ std::vector<PathSeen> Guest::look(const std::vector<std::string>& paths, const s
       require_plain_path(paths[last]);
       words += ' ' + quote(paths[last]);
     }
-    const auto answer = run_long_script(session_, "look at files in the guest",
-                                        words + "\n" + std::string(look_script), deadline);
+    const auto answer = run_long_script(session_, "look at files in the guest", words + "\n" + std::string(look_script), deadline);
     auto batch = parse_look(answer.body, last - first);
     if (!batch) {
       throw Error(ErrorKind::failed, "guest-unreadable", "cannot understand what the guest says of its files")
@@ -209,7 +210,9 @@ std::vector<PathSeen> Guest::look(const std::vector<std::string>& paths, const s
   return seen;
 }
 
-void Guest::make_folder(const std::string& path, unsigned mode) { make_folders({{path, mode}}); }
+void Guest::make_folder(const std::string& path, unsigned mode) {
+  make_folders({{path, mode}});
+}
 
 void Guest::make_folders(const std::vector<NewFolder>& folders) {
   std::vector<std::string> above, words;
@@ -217,16 +220,22 @@ void Guest::make_folders(const std::vector<NewFolder>& folders) {
     require_plain_path(folder.path);
     words.insert(words.end(), {folder.path, fmt::format("{:o}", folder.mode), fmt::format("{:04o}", ~folder.mode & 0777)});
     for (const auto& own : own_folders_above(folder.path)) {
-      if (std::find(above.begin(), above.end(), own) == above.end()) { above.push_back(own); }
+      if (std::find(above.begin(), above.end(), own) == above.end()) {
+        above.push_back(own);
+      }
     }
   }
   above.insert(above.begin(), std::to_string(above.size()));
   words.insert(words.begin(), above.begin(), above.end());
   auto answer = run_script(session_, "make folders in the guest", make_folders_script, words, shortly());
-  if (answer.body == "done\n") { return; }
+  if (answer.body == "done\n") {
+    return;
+  }
   std::size_t number = 0;
   const auto [end, fault] = std::from_chars(answer.body.data(), answer.body.data() + answer.body.size(), number);
-  if (fault == std::errc{}) { answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1); }
+  if (fault == std::errc{}) {
+    answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1);
+  }
   throw path_error("make", folders[std::min(number, folders.size() - 1)].path, answer);
 }
 
@@ -237,10 +246,11 @@ void Guest::remove_folder(const std::string& path, Remove how) {
   }
   const auto words = with_own_folders({path, how == Remove::with_content ? "all" : "empty"}, path);
   const auto answer = run_script(session_, "remove " + path, remove_folder_script, words, sys::Deadline::in(120s));
-  if (answer.body == "done\n") { return; }
+  if (answer.body == "done\n") {
+    return;
+  }
   if (answer.err.find("not empty") != std::string::npos) {
-    throw Error(ErrorKind::incomplete, "guest-folder-not-empty",
-                fmt::format("{} in the guest holds other files and was left alone", path));
+    throw Error(ErrorKind::incomplete, "guest-folder-not-empty", fmt::format("{} in the guest holds other files and was left alone", path));
   }
   throw path_error("remove", path, answer);
 }
@@ -255,15 +265,22 @@ std::size_t Guest::make_links(const std::vector<NewLink>& links, bool dry_run) {
   std::size_t number = 0;
   const std::size_t skipped = answer.body.starts_with("done ") ? 5 : 0;
   const auto [end, fault] = std::from_chars(answer.body.data() + skipped, answer.body.data() + answer.body.size(), number);
-  if (skipped > 0 && fault == std::errc{}) { return number; }
-  if (fault == std::errc{}) { answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1); }
+  if (skipped > 0 && fault == std::errc{}) {
+    return number;
+  }
+  if (fault == std::errc{}) {
+    answer.body.erase(0, static_cast<std::size_t>(end - answer.body.data()) + 1);
+  }
   throw path_error("make the link", links[std::min(number, links.size() - 1)].path, answer);
 }
 
 void Guest::set_mode(const std::string& path, unsigned mode) {
   require_plain_path(path);
-  const auto answer = run_script(session_, "set a mode in the guest", "/bin/chmod \"$1\" \"$2\" && echo done", {fmt::format("{:o}", mode), path}, shortly());
-  if (answer.body != "done\n") { throw path_error("set the mode of", path, answer); }
+  const auto answer = run_script(session_, "set a mode in the guest", "/bin/chmod \"$1\" \"$2\" && echo done",
+                                 {fmt::format("{:o}", mode), path}, shortly());
+  if (answer.body != "done\n") {
+    throw path_error("set the mode of", path, answer);
+  }
 }
 
 std::vector<Guest::Entry> Guest::walk(const std::string& folder, const sys::Deadline& deadline) {
@@ -274,7 +291,10 @@ std::vector<Guest::Entry> Guest::walk(const std::string& folder, const sys::Dead
     if (key == "target" && !entries.empty()) {
       entries.back().target = std::move(value);
     } else {
-      const auto kind = key == "file" ? PathKind::file : key == "folder" ? PathKind::folder : key == "link" ? PathKind::link : PathKind::other;
+      const auto kind = key == "file"     ? PathKind::file
+                        : key == "folder" ? PathKind::folder
+                        : key == "link"   ? PathKind::link
+                                          : PathKind::other;
       entries.push_back({kind, std::move(value), {}});
     }
   }
@@ -284,26 +304,31 @@ std::vector<Guest::Entry> Guest::walk(const std::string& folder, const sys::Dead
 void Guest::remove_file(const std::string& path) {
   require_plain_path(path);
   const auto answer = run_script(session_, "remove " + path, remove_file_script, with_own_folders({path}, path), shortly());
-  if (answer.body != "done\n") { throw path_error("remove", path, answer); }
+  if (answer.body != "done\n") {
+    throw path_error("remove", path, answer);
+  }
 }
 
 bool Guest::quarantined(const std::string& path) {
   require_plain_path(path);
-  const auto answer = run_script(session_, "look for a quarantine mark", "exec /usr/bin/xattr -p com.apple.quarantine \"$1\"",
-                                 {path}, shortly());
-  if (answer.ok()) { return true; }
-  if (answer.err.find("No such xattr") != std::string::npos) { return false; }
+  const auto answer =
+      run_script(session_, "look for a quarantine mark", "exec /usr/bin/xattr -p com.apple.quarantine \"$1\"", {path}, shortly());
+  if (answer.ok()) {
+    return true;
+  }
+  if (answer.err.find("No such xattr") != std::string::npos) {
+    return false;
+  }
   throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("cannot read the attributes of {} in the guest", path))
       .note("the guest said: " + excerpt(answer.err));
 }
 
-ExecResult Guest::run_program(const std::vector<std::string>& argv,
-                              const std::vector<std::pair<std::string, std::string>>& environment,
+ExecResult Guest::run_program(const std::vector<std::string>& argv, const std::vector<std::pair<std::string, std::string>>& environment,
                               const sys::Deadline& deadline, const ExecOptions& options) {
   if (argv.empty() || argv[0].empty() || argv[0].find('=') != std::string::npos || argv[0].front() == '-') {
-    throw Error(ErrorKind::usage, "program-unusable",
-                fmt::format("'{}' cannot be started through env: it is empty, begins with '-' or holds '='",
-                            argv.empty() ? "" : excerpt(argv[0])));
+    throw Error(
+        ErrorKind::usage, "program-unusable",
+        fmt::format("'{}' cannot be started through env: it is empty, begins with '-' or holds '='", argv.empty() ? "" : excerpt(argv[0])));
   }
   std::vector<std::string> words{"/usr/bin/env"};
   for (const auto& [name, value] : environment) {
@@ -321,21 +346,33 @@ std::optional<std::string> Guest::shut_down(const std::optional<sys::Secret>& pa
     try {
       const auto result = session_.exec(command, sys::Deadline::in(20s), {.input = input});
       // A guest that is going down may end the command, or the connection, before its status.
-      if (result.ok() || !result.status) { return true; }
-      if (!why.empty()) { why += "; "; }
+      if (result.ok() || !result.status) {
+        return true;
+      }
+      if (!why.empty()) {
+        why += "; ";
+      }
       why += excerpt(result.err.empty() ? result.ending() : result.err);
       return false;
     } catch (const Error& error) {
-      if (error.id() == "guest-lost") { return true; }
+      if (error.id() == "guest-lost") {
+        return true;
+      }
       throw;
     }
   };
-  if (gone("/bin/sync; /usr/bin/sudo -n /sbin/shutdown -h now", {})) { return "sudo shutdown"; }
+  if (gone("/bin/sync; /usr/bin/sudo -n /sbin/shutdown -h now", {})) {
+    return "sudo shutdown";
+  }
   if (password) {
     const sys::Secret line(password->reveal() + "\n");
-    if (gone("/usr/bin/sudo -S -p '' /sbin/shutdown -h now", line.reveal())) { return "sudo shutdown with the password"; }
+    if (gone("/usr/bin/sudo -S -p '' /sbin/shutdown -h now", line.reveal())) {
+      return "sudo shutdown with the password";
+    }
   }
-  if (gone("/usr/bin/osascript -e 'tell application \"System Events\" to shut down'", {})) { return "System Events"; }
+  if (gone("/usr/bin/osascript -e 'tell application \"System Events\" to shut down'", {})) {
+    return "System Events";
+  }
   return std::nullopt;
 }
 

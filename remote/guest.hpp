@@ -22,14 +22,14 @@ namespace lumelift {
 struct GuestFacts {
   std::string user, home, shell;
   unsigned uid = 0;
-  std::string os, build;            ///< "26.5.2", "25F84"
-  std::string model, chip;          ///< hw.model "VirtualMac2,1", brand string "Apple M1 Ultra (Virtual)"
-  std::string identity;             ///< IOPlatformUUID, else kern.uuid: changes when the VM is cloned or recreated
-  std::uint64_t memory = 0;         ///< bytes
-  std::optional<std::uint64_t> disk_free;  ///< bytes available on the home volume; nothing when df gave no figure
-  std::int64_t booted_at = 0;       ///< kern.boottime: seconds since 1970, by the guest's own clock; 0 when it does not tell
-  std::int64_t up_seconds = 0;      ///< since then, by the same clock
-  std::optional<bool> sip;          ///< System Integrity Protection; nothing when csrutil says neither
+  std::string os, build;                         ///< "26.5.2", "25F84"
+  std::string model, chip;                       ///< hw.model "VirtualMac2,1", brand string "Apple M1 Ultra (Virtual)"
+  std::string identity;                          ///< IOPlatformUUID, else kern.uuid: changes when the VM is cloned or recreated
+  std::uint64_t memory = 0;                      ///< bytes
+  std::optional<std::uint64_t> disk_free;        ///< bytes available on the home volume; nothing when df gave no figure
+  std::int64_t booted_at = 0;                    ///< kern.boottime: seconds since 1970, by the guest's own clock; 0 when it does not tell
+  std::int64_t up_seconds = 0;                   ///< since then, by the same clock
+  std::optional<bool> sip;                       ///< System Integrity Protection; nothing when csrutil says neither
   bool gui_domain = false, user_domain = false;  ///< launchctl knows gui/UID, user/UID
   bool operator==(const GuestFacts&) const = default;
 
@@ -40,13 +40,13 @@ struct GuestFacts {
 /// What launchd says of one label in one domain. A label that is not known there is `unloaded`.
 struct AgentSeen {
   bool loaded = false;
-  bool disabled = false;            ///< a disabled override stands in the domain
-  std::string path;                 ///< of the plist it was loaded from
+  bool disabled = false;  ///< a disabled override stands in the domain
+  std::string path;       ///< of the plist it was loaded from
   std::optional<int> pid;
   std::optional<int> last_exit;
-  std::string last_exit_text;       ///< "78: EX_CONFIG", "signal Killed: 9"; empty when it never ended
-  bool held_back = false;           ///< launchd will start it again, but not yet: it ended too soon after its last start
-  int runs = 0;                     ///< starts since it was loaded
+  std::string last_exit_text;  ///< "78: EX_CONFIG", "signal Killed: 9"; empty when it never ended
+  bool held_back = false;      ///< launchd will start it again, but not yet: it ended too soon after its last start
+  int runs = 0;                ///< starts since it was loaded
   std::vector<std::pair<std::string, std::string>> environment;
 
   /// "last exit code 78: EX_CONFIG", "last ended by signal Killed: 9", "never ended".
@@ -63,9 +63,9 @@ struct AgentGlimpse {
 enum class PathKind { absent, file, folder, link, other };
 struct PathSeen {
   PathKind kind = PathKind::absent;
-  std::optional<FileState> file;    ///< for PathKind::file; nothing when it cannot be read
+  std::optional<FileState> file;  ///< for PathKind::file; nothing when it cannot be read
   unsigned mode = 0;
-  unsigned owner = 0;               ///< uid
+  unsigned owner = 0;  ///< uid
   bool operator==(const PathSeen&) const = default;
 };
 
@@ -75,8 +75,8 @@ enum class LineSeen { no_file, missing, present };
 /// What stands at some paths by the guest's stat, and what the manifest knows of it.
 struct Recalled {
   std::string home;
-  std::vector<PathSeen> seen;           ///< `file->sha256` is empty where nothing is known
-  std::vector<std::string> stamps;      ///< as in Manifest::Entry; empty where no file stands
+  std::vector<PathSeen> seen;       ///< `file->sha256` is empty where nothing is known
+  std::vector<std::string> stamps;  ///< as in Manifest::Entry; empty where no file stands
   Manifest manifest;
 };
 
@@ -104,14 +104,19 @@ class Guest {
   /// Makes one folder whose parent exists, with exactly `mode`.
   void make_folder(const std::string& path, unsigned mode);
   /// The same for several, in order, in one round trip: a parent stands before what is in it.
-  struct NewFolder { std::string path; unsigned mode; };
+  struct NewFolder {
+    std::string path;
+    unsigned mode;
+  };
   void make_folders(const std::vector<NewFolder>& folders);
   /// Removes a folder: only when empty, or with all that is in it. Refuses a link. Absent already is success.
   enum class Remove { empty_only, with_content };
   void remove_folder(const std::string& path, Remove how);
   /// Makes symbolic links, in one round trip; one that stands there already gets the new target, anything else is refused. How
   /// many differed; a dry run only counts them.
-  struct NewLink { std::string path, target; };
+  struct NewLink {
+    std::string path, target;
+  };
   std::size_t make_links(const std::vector<NewLink>& links, bool dry_run = false);
   /// Where the share with a file of that name in it is mounted in the guest; asked again until the deadline, since a guest mounts
   /// its shares some time after its start. Nothing when there is none.
@@ -119,7 +124,10 @@ class Guest {
   /// Sets permission bits.
   void set_mode(const std::string& path, unsigned mode);
   /// What is below a folder, depth first, links not followed.
-  struct Entry { PathKind kind; std::string path, target; };
+  struct Entry {
+    PathKind kind;
+    std::string path, target;
+  };
   [[nodiscard]] std::vector<Entry> walk(const std::string& folder, const sys::Deadline& deadline);
   /// Removes a file or link; absent already is success.
   void remove_file(const std::string& path);
@@ -149,8 +157,8 @@ class Guest {
   /// Runs a program directly, with exactly these variables added at the last exec ("env -u … NAME=… program"), so that
   /// nothing in between can strip DYLD names.
   [[nodiscard]] ExecResult run_program(const std::vector<std::string>& argv,
-                                       const std::vector<std::pair<std::string, std::string>>& environment,
-                                       const sys::Deadline& deadline, const ExecOptions& options = {});
+                                       const std::vector<std::pair<std::string, std::string>>& environment, const sys::Deadline& deadline,
+                                       const ExecOptions& options = {});
 
   /// Flushes disks and asks the guest to shut down: sudo without a password, else with `password` on standard input, else
   /// by the login window's event. Returns how ("sudo shutdown"), or nothing when the guest would not; the reason is in `why`.

@@ -14,7 +14,9 @@ template <class Number>
 std::optional<Number> number(std::string_view text, int base = 10) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{} || end != text.data() + text.size()) { return std::nullopt; }
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
   return value;
 }
 
@@ -31,7 +33,9 @@ std::vector<std::string_view> split(std::string_view text, char mark) {
 std::string_view trimmed(std::string_view text) {
   constexpr auto blanks = " \t\r\n";
   const auto from = text.find_first_not_of(blanks);
-  if (from == std::string_view::npos) { return {}; }
+  if (from == std::string_view::npos) {
+    return {};
+  }
   return text.substr(from, text.find_last_not_of(blanks) - from + 1);
 }
 
@@ -49,7 +53,9 @@ std::string system_value(std::string_view text, std::string_view name) {
 std::optional<std::int64_t> seconds_of(std::string_view text) {
   constexpr std::string_view mark = "sec = ";
   const auto place = text.find(mark);
-  if (place == std::string_view::npos) { return std::nullopt; }
+  if (place == std::string_view::npos) {
+    return std::nullopt;
+  }
   const auto digits = text.substr(place + mark.size());
   return number<std::int64_t>(digits.substr(0, digits.find_first_not_of("0123456789")));
 }
@@ -57,21 +63,33 @@ std::optional<std::int64_t> seconds_of(std::string_view text) {
 /// The fourth column of df's second line, in bytes. The first column may hold blanks, so columns count from the capacity.
 std::optional<std::uint64_t> free_bytes(std::string_view text) {
   const auto lines = split(text, '\n');
-  if (lines.size() < 2) { return std::nullopt; }
+  if (lines.size() < 2) {
+    return std::nullopt;
+  }
   std::vector<std::string_view> columns;
   for (const auto column : split(lines[1], ' ')) {
-    if (!column.empty()) { columns.push_back(column); }
+    if (!column.empty()) {
+      columns.push_back(column);
+    }
   }
   const auto capacity = std::find_if(columns.begin(), columns.end(), [](auto column) { return column.ends_with('%'); });
-  if (capacity == columns.begin() || capacity == columns.end()) { return std::nullopt; }
+  if (capacity == columns.begin() || capacity == columns.end()) {
+    return std::nullopt;
+  }
   const auto blocks = number<std::uint64_t>(*std::prev(capacity));
-  if (!blocks || *blocks > std::numeric_limits<std::uint64_t>::max() / 1024) { return std::nullopt; }
+  if (!blocks || *blocks > std::numeric_limits<std::uint64_t>::max() / 1024) {
+    return std::nullopt;
+  }
   return *blocks * 1024;
 }
 
 std::optional<bool> protection(std::string_view text) {
-  if (text.find("status: enabled") != std::string_view::npos) { return true; }
-  if (text.find("status: disabled") != std::string_view::npos) { return false; }
+  if (text.find("status: enabled") != std::string_view::npos) {
+    return true;
+  }
+  if (text.find("status: disabled") != std::string_view::npos) {
+    return false;
+  }
   return std::nullopt;
 }
 
@@ -83,10 +101,14 @@ bool is_sha256(std::string_view text) {
 
 PathKind kind_of(unsigned mode) {
   switch (mode & 0170000) {
-    case 0100000: return PathKind::file;
-    case 0040000: return PathKind::folder;
-    case 0120000: return PathKind::link;
-    default: return PathKind::other;
+    case 0100000:
+      return PathKind::file;
+    case 0040000:
+      return PathKind::folder;
+    case 0120000:
+      return PathKind::link;
+    default:
+      return PathKind::other;
   }
 }
 
@@ -95,7 +117,9 @@ std::vector<std::pair<std::string, std::string>> parse_records(std::string_view 
   for (auto end = text.find('\036'); end != std::string_view::npos; end = text.find('\036')) {
     const auto record = text.substr(0, end);
     const auto middle = record.find('\037');
-    if (middle != std::string_view::npos) { records.emplace_back(record.substr(0, middle), record.substr(middle + 1)); }
+    if (middle != std::string_view::npos) {
+      records.emplace_back(record.substr(0, middle), record.substr(middle + 1));
+    }
     text.remove_prefix(end + 1);
   }
   return records;
@@ -119,8 +143,12 @@ GuestFacts parse_facts(std::string_view body) {
   const auto system = unflattened(value("system"));
   facts.os = system_value(system, "kern.osproductversion");
   facts.build = system_value(system, "kern.osversion");
-  if (facts.os.empty()) { facts.os = value("os"); }
-  if (facts.build.empty()) { facts.build = value("build"); }
+  if (facts.os.empty()) {
+    facts.os = value("os");
+  }
+  if (facts.build.empty()) {
+    facts.build = value("build");
+  }
   facts.model = system_value(system, "hw.model");
   facts.chip = system_value(system, "machdep.cpu.brand_string");
   facts.identity = value("platform").empty() ? system_value(system, "kern.uuid") : value("platform");
@@ -146,22 +174,32 @@ std::optional<std::vector<PathSeen>> parse_look(std::string_view body, std::size
   std::size_t described = 0;
   for (const auto line : split(body, '\n')) {
     const auto words = split(line, ' ');
-    if (words.empty()) { continue; }
+    if (words.empty()) {
+      continue;
+    }
     if (words[0] == "stat") {
-      if (words.size() != 4 || described == here.size()) { return std::nullopt; }
+      if (words.size() != 4 || described == here.size()) {
+        return std::nullopt;
+      }
       const auto mode = number<unsigned>(words[1], 8);
       const auto owner = number<unsigned>(words[2]);
       const auto size = number<std::uint64_t>(words[3]);
-      if (!mode || !owner || !size) { return std::nullopt; }
+      if (!mode || !owner || !size) {
+        return std::nullopt;
+      }
       auto& path = seen[here[described++]];
       path.kind = kind_of(*mode);
       path.mode = *mode & 07777;
       path.owner = *owner;
-      if (path.kind == PathKind::file) { path.file = FileState{{}, path.mode, *size}; }
+      if (path.kind == PathKind::file) {
+        path.file = FileState{{}, path.mode, *size};
+      }
       continue;
     }
     const auto index = words.size() > 1 ? number<std::size_t>(words[1]) : std::nullopt;
-    if (!index || *index >= count) { return std::nullopt; }
+    if (!index || *index >= count) {
+      return std::nullopt;
+    }
     if (words[0] == "here") {
       here.push_back(*index);
       told[*index] = true;
@@ -171,16 +209,26 @@ std::optional<std::vector<PathSeen>> parse_look(std::string_view body, std::size
       sums[*index] = words.size() > 2 ? words[2] : "";
     }
   }
-  if (described != here.size() || std::find(told.begin(), told.end(), false) != told.end()) { return std::nullopt; }
+  if (described != here.size() || std::find(told.begin(), told.end(), false) != told.end()) {
+    return std::nullopt;
+  }
   for (std::size_t i = 0; i < count; ++i) {
-    if (!seen[i].file) { continue; }
-    if (!is_sha256(sums[i])) { seen[i].file.reset(); } else { seen[i].file->sha256 = sums[i]; }
+    if (!seen[i].file) {
+      continue;
+    }
+    if (!is_sha256(sums[i])) {
+      seen[i].file.reset();
+    } else {
+      seen[i].file->sha256 = sums[i];
+    }
   }
   return seen;
 }
 
 std::string AgentSeen::last_end() const {
-  if (last_exit_text.empty()) { return "never ended"; }
+  if (last_exit_text.empty()) {
+    return "never ended";
+  }
   return (last_exit ? "last exit code " : "last ended by ") + last_exit_text;
 }
 
@@ -208,21 +256,33 @@ JobText parse_job(std::string_view text) {
       continue;
     }
     const auto equals = line.find(" = ");
-    if (depth != 1 || equals == std::string_view::npos) { continue; }
+    if (depth != 1 || equals == std::string_view::npos) {
+      continue;
+    }
     const auto key = line.substr(0, equals);
     const auto value = line.substr(equals + 3);
-    if (key == "path") { job.seen.path = value; }
+    if (key == "path") {
+      job.seen.path = value;
+    }
     if (key == "state") {
       job.state = value;
       job.seen.held_back = value == "spawn scheduled";
     }
-    if (key == "pid") { job.seen.pid = number<int>(value); }
-    if (key == "runs") { job.seen.runs = number<int>(value).value_or(0); }
+    if (key == "pid") {
+      job.seen.pid = number<int>(value);
+    }
+    if (key == "runs") {
+      job.seen.runs = number<int>(value).value_or(0);
+    }
     if (key == "last exit code") {
       job.seen.last_exit = number<int>(value.substr(0, value.find(':')));
-      if (job.seen.last_exit) { job.seen.last_exit_text = value; }
+      if (job.seen.last_exit) {
+        job.seen.last_exit_text = value;
+      }
     }
-    if (key == "last terminating signal") { job.seen.last_exit_text = "signal " + std::string(value); }
+    if (key == "last terminating signal") {
+      job.seen.last_exit_text = "signal " + std::string(value);
+    }
   }
   return job;
 }

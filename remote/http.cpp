@@ -28,10 +28,13 @@ std::optional<std::size_t> length_in(std::string_view head) {
   std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
   constexpr std::string_view name = "\r\ncontent-length:";
   const auto at = lower.find(name);
-  if (at == lower.npos) { return std::nullopt; }
+  if (at == lower.npos) {
+    return std::nullopt;
+  }
   const auto begin = lower.find_first_not_of(' ', at + name.size());
   std::size_t length = 0;
-  if (begin == lower.npos || std::from_chars(lower.data() + begin, lower.data() + lower.size(), length).ec != std::errc{} || length > reply_cap) {
+  if (begin == lower.npos || std::from_chars(lower.data() + begin, lower.data() + lower.size(), length).ec != std::errc{} ||
+      length > reply_cap) {
     throw no_reply(head, "its length is no number");
   }
   return length;
@@ -44,10 +47,16 @@ std::unique_ptr<ChannelHandle> connect(Session::State& session, int port, std::s
     channel = libssh2_channel_direct_tcpip_ex(session.ssh, loopback, port, loopback, 0);
     return channel != nullptr ? 0 : libssh2_session_last_errno(session.ssh);
   });
-  if (rc == 0) { return std::make_unique<ChannelHandle>(session, channel, line); }
-  if (rc != LIBSSH2_ERROR_CHANNEL_FAILURE) { session.fail(doing, rc); }
+  if (rc == 0) {
+    return std::make_unique<ChannelHandle>(session, channel, line);
+  }
+  if (rc != LIBSSH2_ERROR_CHANNEL_FAILURE) {
+    session.fail(doing, rc);
+  }
   // libssh2 tells the server's reason only in words, and misspells them in some versions.
-  if (session.library_message().find("prohibited") == std::string::npos) { return nullptr; }
+  if (session.library_message().find("prohibited") == std::string::npos) {
+    return nullptr;
+  }
   throw Error(ErrorKind::failed, "guest-forwarding-refused", "the guest's sshd forwards no connections, so its servers cannot be asked")
       .fix("set AllowTcpForwarding yes in the guest's sshd_config");
 }
@@ -57,7 +66,9 @@ std::unique_ptr<ChannelHandle> connect(Session::State& session, int port, std::s
 std::optional<HttpReply> http_reply(std::string_view received, bool closed) {
   const auto end = received.find("\r\n\r\n");
   if (end == received.npos) {
-    if (closed) { throw no_reply(received, "its head ends too early"); }
+    if (closed) {
+      throw no_reply(received, "its head ends too early");
+    }
     return std::nullopt;
   }
   const auto head = received.substr(0, end), body = received.substr(end + 4);
@@ -71,8 +82,12 @@ std::optional<HttpReply> http_reply(std::string_view received, bool closed) {
     reply.body = body.substr(0, *length);
     return reply;
   }
-  if (!closed) { return std::nullopt; }
-  if (length) { throw no_reply(received, fmt::format("{} of {} bytes came", body.size(), *length)); }
+  if (!closed) {
+    return std::nullopt;
+  }
+  if (length) {
+    throw no_reply(received, fmt::format("{} of {} bytes came", body.size(), *length));
+  }
   reply.body = body;
   return reply;
 }
@@ -82,9 +97,11 @@ std::optional<HttpReply> http(Session& session, int port, std::string_view path,
   const std::string method = body.empty() ? "GET" : "POST";
   const std::string line = fmt::format("{} http://{}:{}{}", method, loopback, port, path);
   const auto channel = connect(state, port, line, deadline);
-  if (!channel) { return std::nullopt; }
-  const std::string request = fmt::format("{} {} HTTP/1.0\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", method, path, loopback, port,
-                                          body.size(), body);
+  if (!channel) {
+    return std::nullopt;
+  }
+  const std::string request = fmt::format("{} {} HTTP/1.0\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+                                          method, path, loopback, port, body.size(), body);
   // No end-of-file behind it: some servers take that for a client who has gone.
   std::string_view rest = request;
   const ExecOptions keep{.output_cap = reply_cap};
@@ -93,12 +110,16 @@ std::optional<HttpReply> http(Session& session, int port, std::string_view path,
     const auto sent = rest.empty() ? 0 : channel->feed(rest, deadline);
     rest.remove_prefix(sent);
     const bool got = channel->drain(keep, deadline);
-    if (channel->cut) { state.fail(doing, LIBSSH2_ERROR_SOCKET_DISCONNECT); }
+    if (channel->cut) {
+      state.fail(doing, LIBSSH2_ERROR_SOCKET_DISCONNECT);
+    }
     if (auto reply = http_reply(channel->result.out, channel->at_end())) {
       state.drive(doing, deadline, [&]() -> long { return libssh2_channel_close(channel->channel); });
       return reply;
     }
-    if (sent == 0 && !got) { state.wait(doing, deadline); }
+    if (sent == 0 && !got) {
+      state.wait(doing, deadline);
+    }
   }
 }
 

@@ -35,7 +35,9 @@ void each_line(std::string_view text, Each each) {
 }
 
 void add_once(std::vector<std::string>& list, std::string_view path) {
-  if (std::find(list.begin(), list.end(), path) == list.end()) { list.emplace_back(path); }
+  if (std::find(list.begin(), list.end(), path) == list.end()) {
+    list.emplace_back(path);
+  }
 }
 
 }  // namespace
@@ -44,7 +46,9 @@ PathEntry entry_at(Session& session, const std::string& path) {
   require_plain_path(path);
   const auto answer = run_script(session, "look at " + path, entry_script, {path}, sys::Deadline::in(30s));
   std::string_view body = answer.body;
-  if (body == "absent\n") { return {}; }
+  if (body == "absent\n") {
+    return {};
+  }
   unsigned mode = 0;
   const auto [last, error] = std::from_chars(body.data(), body.data() + body.size(), mode, 8);
   if (error != std::errc{} || last == body.data() + body.size() || *last != ' ' || !body.ends_with('\n')) {
@@ -61,7 +65,9 @@ PathEntry entry_at(Session& session, const std::string& path) {
 std::vector<std::string> parse_lsof(std::string_view text) {
   std::vector<std::string> out;
   each_line(text, [&](std::string_view line) {
-    if (line.starts_with("n/")) { add_once(out, line.substr(1)); }
+    if (line.starts_with("n/")) {
+      add_once(out, line.substr(1));
+    }
   });
   return out;
 }
@@ -72,7 +78,9 @@ std::vector<std::string> parse_vmmap(std::string_view text) {
     // "__TEXT   104abc000-104ac0000 [ 16K] r-x/r-x SM=COW   /path": the sharing mode is the last column before the path.
     const auto mode = line.find(" SM=");
     const auto path = mode == line.npos ? mode : line.find(" /", mode);
-    if (path != line.npos) { add_once(out, line.substr(path + 1)); }
+    if (path != line.npos) {
+      add_once(out, line.substr(path + 1));
+    }
   });
   return out;
 }
@@ -80,7 +88,9 @@ std::vector<std::string> parse_vmmap(std::string_view text) {
 std::vector<std::string> mapped_files(Session& session, int pid) {
   const std::vector<std::string> words{std::to_string(pid)};
   auto files = parse_lsof(run_script(session, "list a process's files", mapped_script, words, sys::Deadline::in(60s)).body);
-  if (!files.empty()) { return files; }
+  if (!files.empty()) {
+    return files;
+  }
   return parse_vmmap(run_script(session, "list a process's memory", vmmap_script, words, sys::Deadline::in(60s)).body);
 }
 
@@ -89,7 +99,9 @@ std::vector<int> listeners(Session& session, int port) {
   const auto answer = run_script(session, "ask who listens on a port", listeners_script, {std::to_string(port)}, sys::Deadline::in(60s));
   each_line(answer.body, [&](std::string_view line) {
     int pid = 0;
-    if (line.starts_with('p') && std::from_chars(line.data() + 1, line.data() + line.size(), pid).ec == std::errc{}) { out.push_back(pid); }
+    if (line.starts_with('p') && std::from_chars(line.data() + 1, line.data() + line.size(), pid).ec == std::errc{}) {
+      out.push_back(pid);
+    }
   });
   return out;
 }

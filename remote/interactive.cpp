@@ -32,7 +32,9 @@ class Dialogue {
       return libssh2_channel_request_pty_ex(handle_.channel, wanted.type.data(), static_cast<unsigned>(wanted.type.size()), nullptr, 0,
                                             wanted.size.columns, wanted.size.rows, 0, 0);
     });
-    if (rc != 0) { session_.fail("get a terminal in the guest", rc); }
+    if (rc != 0) {
+      session_.fail("get a terminal in the guest", rc);
+    }
   }
 
   void converse() {
@@ -41,8 +43,12 @@ class Dialogue {
       look_up();
       const bool sent = forward();
       const bool got = handle_.drain(output_, alive());
-      if (sent || got || handle_.cut) { continue; }
-      if (handle_.at_end() && closed()) { break; }
+      if (sent || got || handle_.cut) {
+        continue;
+      }
+      if (handle_.at_end() && closed()) {
+        break;
+      }
       rest();
     }
     handle_.take_ending();
@@ -53,18 +59,23 @@ class Dialogue {
   static sys::Deadline alive() { return sys::Deadline::in(15s); }
 
   void look_up() {
-    if (!with_.on_wake || (!woken_ && since_wake_.elapsed() < with_.every)) { return; }
+    if (!with_.on_wake || (!woken_ && since_wake_.elapsed() < with_.every)) {
+      return;
+    }
     woken_ = false;
     since_wake_ = sys::Stopwatch();
     const auto size = with_.on_wake();
-    if (!size || !with_.terminal) { return; }
-    session_.attempt(doing, alive(), [&]() -> long {
-      return libssh2_channel_request_pty_size_ex(handle_.channel, size->columns, size->rows, 0, 0);
-    });
+    if (!size || !with_.terminal) {
+      return;
+    }
+    session_.attempt(doing, alive(),
+                     [&]() -> long { return libssh2_channel_request_pty_size_ex(handle_.channel, size->columns, size->rows, 0, 0); });
   }
 
   bool forward() {
-    if (pending_.empty() && input_open_ && input_ready_) { fill(); }
+    if (pending_.empty() && input_open_ && input_ready_) {
+      fill();
+    }
     if (!pending_.empty()) {
       const auto sent = handle_.feed(pending_, alive());
       pending_.erase(0, sent);
@@ -72,7 +83,9 @@ class Dialogue {
     }
     if (!input_open_ && !told_end_) {
       const auto rc = session_.attempt(doing, alive(), [&]() -> long { return libssh2_channel_send_eof(handle_.channel); });
-      if (rc < 0 && rc != LIBSSH2_ERROR_EAGAIN && session_.lost(rc)) { handle_.cut = true; }
+      if (rc < 0 && rc != LIBSSH2_ERROR_EAGAIN && session_.lost(rc)) {
+        handle_.cut = true;
+      }
       told_end_ = rc != LIBSSH2_ERROR_EAGAIN;
     }
     return false;
@@ -91,14 +104,18 @@ class Dialogue {
 
   bool closed() {
     const auto rc = session_.attempt(doing, alive(), [&]() -> long { return libssh2_channel_wait_closed(handle_.channel); });
-    if (rc == LIBSSH2_ERROR_EAGAIN) { return false; }
+    if (rc == LIBSSH2_ERROR_EAGAIN) {
+      return false;
+    }
     handle_.cut = rc < 0 && session_.lost(rc);
     return true;
   }
 
   void rest() {
     // Whoever was kept from looking (a pager that reads no more, a stopped process) has not heard what the guest said.
-    if (since_rest_.elapsed() > 5s) { session_.expect_answer(); }
+    if (since_rest_.elapsed() > 5s) {
+      session_.expect_answer();
+    }
     const bool wants_input = input_open_ && pending_.empty();
     std::array<pollfd, 2> others{pollfd{wants_input ? with_.input : -1, POLLIN, 0}, pollfd{with_.wake, POLLIN, 0}};
     session_.sleep(doing, alive(), with_.every, others);
@@ -121,10 +138,14 @@ class Dialogue {
 ExecResult Session::interact(std::string_view command, const Interaction& with, const sys::Deadline& deadline) {
   const auto handle = ChannelHandle::open(*state_, command, deadline);
   Dialogue dialogue(*handle, with);
-  if (with.terminal) { dialogue.ask_for_terminal(deadline); }
+  if (with.terminal) {
+    dialogue.ask_for_terminal(deadline);
+  }
   handle->startup(deadline);
   dialogue.converse();
-  if (state_->observer) { state_->observer(command, handle->result, handle->watch.elapsed()); }
+  if (state_->observer) {
+    state_->observer(command, handle->result, handle->watch.elapsed());
+  }
   return std::move(handle->result);
 }
 

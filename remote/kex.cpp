@@ -20,16 +20,22 @@ class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
   std::optional<std::string_view> take(std::size_t count) {
-    if (count > rest_.size()) { return std::nullopt; }
+    if (count > rest_.size()) {
+      return std::nullopt;
+    }
     const auto piece = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return piece;
   }
   std::optional<std::size_t> number() {
     const auto bytes = take(4);
-    if (!bytes) { return std::nullopt; }
+    if (!bytes) {
+      return std::nullopt;
+    }
     std::size_t value = 0;
-    for (const char byte : *bytes) { value = (value << 8) | static_cast<unsigned char>(byte); }
+    for (const char byte : *bytes) {
+      value = (value << 8) | static_cast<unsigned char>(byte);
+    }
     return value;
   }
   std::optional<std::string_view> string() {
@@ -55,10 +61,14 @@ std::vector<std::string_view> names(std::string_view list) {
 std::optional<std::string_view> after_greeting(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto end = bytes.find('\n');
-    if (end == std::string_view::npos) { return std::nullopt; }
+    if (end == std::string_view::npos) {
+      return std::nullopt;
+    }
     const bool is_greeting = bytes.starts_with("SSH-");
     bytes.remove_prefix(end + 1);
-    if (is_greeting) { return bytes; }
+    if (is_greeting) {
+      return bytes;
+    }
   }
   return std::nullopt;
 }
@@ -67,8 +77,12 @@ std::string supported(LIBSSH2_SESSION* session, int method) {
   const char** list = nullptr;
   const int count = libssh2_session_supported_algs(session, method, &list);
   std::string joined;
-  for (int i = 0; i < count; ++i) { joined += (i > 0 ? "," : "") + std::string(list[i]); }
-  if (list != nullptr) { libssh2_free(session, list); }
+  for (int i = 0; i < count; ++i) {
+    joined += (i > 0 ? "," : "") + std::string(list[i]);
+  }
+  if (list != nullptr) {
+    libssh2_free(session, list);
+  }
   return joined;
 }
 
@@ -86,7 +100,9 @@ std::optional<Error> mismatch(LIBSSH2_SESSION* session, const KexOffer& theirs) 
                       {"message authentication", LIBSSH2_METHOD_MAC_SC, theirs.mac_out}};
   for (const auto& row : rows) {
     const auto ours = supported(session, row.method);
-    if (share_a_name(ours, row.offered)) { continue; }
+    if (share_a_name(ours, row.offered)) {
+      continue;
+    }
     return Error(ErrorKind::failed, "guest-kex-mismatch",
                  fmt::format("the guest's SSH server and libssh2 {} share no {} algorithm", libssh2_version(0), row.what))
         .note("ours:   " + ours)
@@ -101,7 +117,9 @@ Error carrier_error(std::string_view said) {
   const auto holds = [&](std::string_view part) { return said.find(part) != std::string_view::npos; };
   const char* id = holds("refused") ? "guest-refused" : holds("timed out") || said.empty() ? "guest-silent" : "guest-unreachable";
   Error error(ErrorKind::failed, id, "nc found no SSH server of the guest");
-  if (!said.empty()) { error.note("nc said: " + excerpt(said)); }
+  if (!said.empty()) {
+    error.note("nc said: " + excerpt(said));
+  }
   return error.fix("wait for the guest to boot, and see that Remote Login is on in it");
 }
 
@@ -109,16 +127,23 @@ Error carrier_error(std::string_view said) {
 
 std::optional<KexOffer> read_offer(std::string_view first_bytes) {
   const auto packets = after_greeting(first_bytes);
-  if (!packets) { return std::nullopt; }
+  if (!packets) {
+    return std::nullopt;
+  }
   Reader reader(*packets);
-  if (!reader.number()) { return std::nullopt; }
+  if (!reader.number()) {
+    return std::nullopt;
+  }
   const auto head = reader.take(2);
-  if (!head || static_cast<unsigned char>((*head)[1]) != kexinit || !reader.take(cookie_bytes)) { return std::nullopt; }
+  if (!head || static_cast<unsigned char>((*head)[1]) != kexinit || !reader.take(cookie_bytes)) {
+    return std::nullopt;
+  }
   KexOffer offer;
-  for (auto* list :
-       {&offer.kex, &offer.host_key, &offer.cipher_in, &offer.cipher_out, &offer.mac_in, &offer.mac_out}) {
+  for (auto* list : {&offer.kex, &offer.host_key, &offer.cipher_in, &offer.cipher_out, &offer.mac_in, &offer.mac_out}) {
     const auto text = reader.string();
-    if (!text) { return std::nullopt; }
+    if (!text) {
+      return std::nullopt;
+    }
     *list = *text;
   }
   return offer;
@@ -145,10 +170,14 @@ std::vector<Algorithm> agreed_algorithms(Session::State& state) {
 
 void prefer_host_key(LIBSSH2_SESSION* session, std::string_view kind) {
   const auto ours = supported(session, LIBSSH2_METHOD_HOSTKEY);
-  if (kind.empty() || !share_a_name(ours, kind)) { return; }
+  if (kind.empty() || !share_a_name(ours, kind)) {
+    return;
+  }
   std::string order(kind);
   for (const auto name : names(ours)) {
-    if (name != kind) { order += ',' + std::string(name); }
+    if (name != kind) {
+      order += ',' + std::string(name);
+    }
   }
   libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, order.c_str());
 }
@@ -156,7 +185,9 @@ void prefer_host_key(LIBSSH2_SESSION* session, std::string_view kind) {
 bool share_a_name(std::string_view ours, std::string_view theirs) {
   for (const auto mine : names(ours)) {
     for (const auto other : names(theirs)) {
-      if (mine == other) { return true; }
+      if (mine == other) {
+        return true;
+      }
     }
   }
   return false;
@@ -166,10 +197,14 @@ Error handshake_error(Session::State& state, long rc) {
   const std::string_view greeting = state.greeting;
   if (state.route.carrier && greeting.empty()) {
     const auto said = state.route.carrier->said();
-    if (said.find("succeeded") == std::string::npos) { return carrier_error(said); }
+    if (said.find("succeeded") == std::string::npos) {
+      return carrier_error(said);
+    }
   }
   if (const auto offer = read_offer(greeting)) {
-    if (auto error = mismatch(state.ssh, *offer)) { return *error; }
+    if (auto error = mismatch(state.ssh, *offer)) {
+      return *error;
+    }
   }
   const bool ended = state.lost(rc);
   std::string what;
@@ -191,7 +226,9 @@ Error handshake_error(Session::State& state, long rc) {
     what = fmt::format("{} (libssh2 {})", state.library_message(), rc);
   }
   Error error(ErrorKind::failed, "guest-handshake", "no SSH session with the guest: " + what);
-  if (!state.farewell.empty()) { error.note("the server said: " + state.farewell); }
+  if (!state.farewell.empty()) {
+    error.note("the server said: " + state.farewell);
+  }
   error.fix("a guest that is still booting does this for a while; otherwise check address and port");
   return error;
 }

@@ -18,12 +18,18 @@ Error invalid(std::string_view what, std::string_view reason) {
 std::size_t character(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = at(0);
-  if (first < 0x80) { return (first >= 0x20 && first != 0x7f) || first == '\t' || first == '\n' || first == '\r' ? 1 : 0; }
+  if (first < 0x80) {
+    return (first >= 0x20 && first != 0x7f) || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
+  }
   const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) { return 0; }
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
+    return 0;
+  }
   unsigned code = first & (0x7fu >> length);
   for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) { return 0; }
+    if ((at(i) & 0xc0) != 0x80) {
+      return 0;
+    }
     code = (code << 6) | (at(i) & 0x3f);
   }
   constexpr unsigned shortest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -42,11 +48,20 @@ std::string escaped(std::string_view what, std::string_view value) {
                                       static_cast<unsigned char>(rest[0]), value.size() - rest.size()));
     }
     switch (rest[0]) {
-      case '&': text += "&amp;"; break;
-      case '<': text += "&lt;"; break;
-      case '>': text += "&gt;"; break;
-      case '\r': text += "&#13;"; break;
-      default: text += rest.substr(0, length);
+      case '&':
+        text += "&amp;";
+        break;
+      case '<':
+        text += "&lt;";
+        break;
+      case '>':
+        text += "&gt;";
+        break;
+      case '\r':
+        text += "&#13;";
+        break;
+      default:
+        text += rest.substr(0, length);
     }
     rest.remove_prefix(length);
   }
@@ -54,7 +69,9 @@ std::string escaped(std::string_view what, std::string_view value) {
 }
 
 std::string path(std::string_view what, std::string_view value) {
-  if (!value.starts_with('/')) { throw invalid(what, fmt::format("must be an absolute path, not '{}'", value)); }
+  if (!value.starts_with('/')) {
+    throw invalid(what, fmt::format("must be an absolute path, not '{}'", value));
+  }
   return escaped(what, value);
 }
 
@@ -67,7 +84,9 @@ std::string label(std::string_view value) {
 }
 
 std::string arguments(const AgentSpec& spec) {
-  if (spec.arguments.empty() || spec.arguments[0].empty()) { throw invalid("program", "is empty"); }
+  if (spec.arguments.empty() || spec.arguments[0].empty()) {
+    throw invalid("program", "is empty");
+  }
   std::string lines = "\t\t<string>" + path("program", spec.arguments[0]) + "</string>";
   for (std::size_t i = 1; i < spec.arguments.size(); ++i) {
     lines += "\n\t\t<string>" + escaped(fmt::format("argument {}", i), spec.arguments[i]) + "</string>";
@@ -81,12 +100,14 @@ std::string environment(const AgentSpec& spec) {
     if (name.empty() || name.find('=') != std::string::npos) {
       throw invalid("variable", fmt::format("'{}' has no usable name", name));
     }
-    if (!sorted.emplace(name, value).second) { throw invalid("variable", fmt::format("'{}' is given twice", name)); }
+    if (!sorted.emplace(name, value).second) {
+      throw invalid("variable", fmt::format("'{}' is given twice", name));
+    }
   }
   std::string lines;
   for (const auto& [name, value] : sorted) {
-    lines += fmt::format("{}\t\t<key>{}</key>\n\t\t<string>{}</string>", lines.empty() ? "" : "\n",
-                         escaped("variable's name", name), escaped("variable " + name, value));
+    lines += fmt::format("{}\t\t<key>{}</key>\n\t\t<string>{}</string>", lines.empty() ? "" : "\n", escaped("variable's name", name),
+                         escaped("variable " + name, value));
   }
   return lines;
 }
@@ -114,7 +135,9 @@ std::string filled(std::string_view skeleton, const std::map<std::string, std::s
                   fmt::format("the agent skeleton names an unknown key: {}", line.substr(from, to - from + 1)));
     }
     ++used;
-    if (found->second.empty() && from == line.find_first_not_of('\t') && to + 2 == line.size()) { continue; }
+    if (found->second.empty() && from == line.find_first_not_of('\t') && to + 2 == line.size()) {
+      continue;
+    }
     text.append(line.substr(0, from)).append(found->second).append(line.substr(to + 1));
   }
   if (used != values.size()) {

@@ -13,8 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 // launchctl's own numbers; the same number has several causes, so only looking decides.
-constexpr int no_such_process = 3, input_output = 5, in_progress = 36, already = 37, bad_plist = 109, no_domain = 112,
-              no_service = 113, is_disabled = 119, bad_ownership = 122, wrong_domain = 125;
+constexpr int no_such_process = 3, input_output = 5, in_progress = 36, already = 37, bad_plist = 109, no_domain = 112, no_service = 113,
+              is_disabled = 119, bad_ownership = 122, wrong_domain = 125;
 
 // Two questions at once; the short answer is told while the long one is still being caught, so they cannot mix.
 constexpr std::string_view ask_script = R"sh(domain=$1 label=$2
@@ -53,7 +53,7 @@ struct Said {
 struct Look {
   std::optional<Said> verb;
   Said job;
-  JobText now;           ///< `loaded` only when launchd knows the label
+  JobText now;  ///< `loaded` only when launchd knows the label
   bool domain_known = false;
   std::optional<std::string> file;
   std::optional<Said> lint;
@@ -63,7 +63,9 @@ Said said(std::string_view value) {
   const auto middle = value.find('\037');
   Said answer;
   answer.status = std::atoi(std::string(value.substr(0, middle)).c_str());
-  if (middle != std::string_view::npos) { answer.text = value.substr(middle + 1); }
+  if (middle != std::string_view::npos) {
+    answer.text = value.substr(middle + 1);
+  }
   return answer;
 }
 
@@ -77,17 +79,29 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     arguments.push_back(file);
     script = std::string(file_before) + script + std::string(file_after);
   }
-  if (!plist.empty()) { script.insert(0, std::string(tell_function) + std::string(lint_before)); }
+  if (!plist.empty()) {
+    script.insert(0, std::string(tell_function) + std::string(lint_before));
+  }
   const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s), {.input = plist});
   Look look;
   bool complete = false;
   bool disabled = false;
   for (const auto& [key, value] : parse_records(answer.body)) {
-    if (key == "verb") { look.verb = said(value); }
-    if (key == "job") { look.job = said(value); }
-    if (key == "disabled") { disabled = true; }
-    if (key == "file") { look.file = value; }
-    if (key == "lint") { look.lint = said(unflattened(value)); }
+    if (key == "verb") {
+      look.verb = said(value);
+    }
+    if (key == "job") {
+      look.job = said(value);
+    }
+    if (key == "disabled") {
+      disabled = true;
+    }
+    if (key == "file") {
+      look.file = value;
+    }
+    if (key == "lint") {
+      look.lint = said(unflattened(value));
+    }
     if (key == "domain") {
       look.domain_known = said(value).status == 0;
       complete = true;
@@ -97,14 +111,18 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
     throw Error(ErrorKind::failed, "guest-unreadable", "cannot understand what the guest's launchctl says of " + label)
         .note("it said: " + excerpt(answer.body));
   }
-  if (look.job.status == 0) { look.now = parse_job(look.job.text); }
+  if (look.job.status == 0) {
+    look.now = parse_job(look.job.text);
+  }
   look.now.seen.disabled = disabled;
   return look;
 }
 
 Error failed(const char* id, const std::string& text, const Look& look) {
   Error error(ErrorKind::failed, id, text);
-  if (look.verb) { error.note(fmt::format("launchctl ended with {}: {}", look.verb->status, excerpt(look.verb->text))); }
+  if (look.verb) {
+    error.note(fmt::format("launchctl ended with {}: {}", look.verb->status, excerpt(look.verb->text)));
+  }
   return error;
 }
 
@@ -123,8 +141,7 @@ AgentSeen seen_in(const Look& look, const std::string& label) {
 }
 
 /// The Error for a bootstrap that loaded nothing, or nothing when it may be tried once more.
-std::optional<Error> refusal(const Look& look, const std::string& domain, const std::string& label,
-                             const std::string& plist) {
+std::optional<Error> refusal(const Look& look, const std::string& domain, const std::string& label, const std::string& plist) {
   const int status = look.verb->status;
   const auto& text = look.verb->text;
   if (status == is_disabled || look.now.seen.disabled) {
@@ -139,24 +156,32 @@ std::optional<Error> refusal(const Look& look, const std::string& domain, const 
     return failed("agent-plist-refused", fmt::format("launchd refuses {}: owner or mode is wrong", plist), look)
         .fix("the file must belong to the user and be writable by nobody else, and so must its folder");
   }
-  if (status == bad_plist) { return failed("agent-plist-refused", fmt::format("launchd refuses {}", plist), look); }
+  if (status == bad_plist) {
+    return failed("agent-plist-refused", fmt::format("launchd refuses {}", plist), look);
+  }
   return std::nullopt;
 }
 
 }  // namespace
 
-AgentSeen Guest::agent(const std::string& domain, const std::string& label) { return agent_and_file(domain, label, {}).first; }
+AgentSeen Guest::agent(const std::string& domain, const std::string& label) {
+  return agent_and_file(domain, label, {}).first;
+}
 
 std::pair<AgentSeen, std::optional<std::string>> Guest::agent_and_file(const std::string& domain, const std::string& label,
                                                                        const std::string& path) {
-  if (!path.empty()) { require_plain_path(path); }
+  if (!path.empty()) {
+    require_plain_path(path);
+  }
   const auto look = ask(session_, domain, label, {}, path);
   return {seen_in(look, label), look.file};
 }
 
 AgentSeen Guest::lint_and_agent(std::string_view plist, const std::string& domain, const std::string& label) {
   const auto look = ask(session_, domain, label, {}, {}, plist);
-  if (!look.lint || look.lint->status != 0) { throw bad_list("the agent's property list", look.lint ? look.lint->text : "nothing"); }
+  if (!look.lint || look.lint->status != 0) {
+    throw bad_list("the agent's property list", look.lint ? look.lint->text : "nothing");
+  }
   return seen_in(look, label);
 }
 
@@ -170,8 +195,7 @@ AgentGlimpse Guest::bootstrap(const std::string& domain, const std::string& labe
   for (;;) {
     // A number that speaks for work in progress is answered by looking; any other by another try.
     const bool wait_only = verb && (verb->status == 0 || verb->status == already || verb->status == in_progress);
-    auto look = ask(session_, domain, label,
-                    wait_only ? std::vector<std::string>{} : std::vector<std::string>{"bootstrap", domain, plist});
+    auto look = ask(session_, domain, label, wait_only ? std::vector<std::string>{} : std::vector<std::string>{"bootstrap", domain, plist});
     if (look.verb) {
       verb = look.verb;
       ++tries;
@@ -185,26 +209,31 @@ AgentGlimpse Guest::bootstrap(const std::string& domain, const std::string& labe
             .fix(fmt::format("in the guest: launchctl bootout {}/{}", domain, label));
       }
       if (!seen.pid && seen.last_exit == 78) {
-        throw failed("agent-path-unopenable", fmt::format("launchd could not open a path in {} ({})", plist,
-                                                          seen.last_exit_text), look)
+        throw failed("agent-path-unopenable", fmt::format("launchd could not open a path in {} ({})", plist, seen.last_exit_text), look)
             .fix("check that program, working folder and log folders exist and are not on a share");
       }
-      if (seen.pid || seen.last_exit || !seen.last_exit_text.empty() || look_until.expired()) { return {seen, {}}; }
+      if (seen.pid || seen.last_exit || !seen.last_exit_text.empty() || look_until.expired()) {
+        return {seen, {}};
+      }
       look_until = look_until.at_most(3s);
     } else if (!seen.loaded) {
-      if (auto error = refusal(look, domain, label, plist)) { throw *error; }
+      if (auto error = refusal(look, domain, label, plist)) {
+        throw *error;
+      }
       if (verb->status == input_output) {
-        const auto answer = run_script(session_, "check " + plist, "exec /usr/bin/plutil -lint \"$1\" </dev/null", {plist},
-                                       deadline);
-        if (!answer.ok()) { throw bad_list(plist, answer.body + answer.err); }
+        const auto answer = run_script(session_, "check " + plist, "exec /usr/bin/plutil -lint \"$1\" </dev/null", {plist}, deadline);
+        if (!answer.ok()) {
+          throw bad_list(plist, answer.body + answer.err);
+        }
       }
       if ((!wait_only && tries >= most_tries) || (wait_only && look_until.expired())) {
-        throw failed("agent-not-loaded", fmt::format("launchd took {} and yet does not know {} in {}", plist, label, domain),
-                     look)
+        throw failed("agent-not-loaded", fmt::format("launchd took {} and yet does not know {} in {}", plist, label, domain), look)
             .fix("see the guest's log: log show --last 2m --predicate 'process == \"launchd\"'");
       }
     }
-    if (deadline.expired()) { throw failed("agent-not-loaded", fmt::format("{} did not load in time", label), look); }
+    if (deadline.expired()) {
+      throw failed("agent-not-loaded", fmt::format("{} did not load in time", label), look);
+    }
     sys::pause(wait_only || seen.loaded ? 100ms : 400ms, deadline);
   }
 }
@@ -231,16 +260,16 @@ void Guest::bootout(const std::string& domain, const std::string& label, const s
 void Guest::enable(const std::string& domain, const std::string& label) {
   const auto look = ask(session_, domain, label, {"enable", domain + "/" + label});
   if (look.verb->status != 0 || look.now.seen.disabled) {
-    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing",
-                 fmt::format("cannot enable {} in {}", label, domain), look);
+    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing", fmt::format("cannot enable {} in {}", label, domain),
+                 look);
   }
 }
 
 void Guest::disable(const std::string& domain, const std::string& label) {
   const auto look = ask(session_, domain, label, {"disable", domain + "/" + label});
   if (look.verb->status != 0 || !look.now.seen.disabled) {
-    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing",
-                 fmt::format("cannot disable {} in {}", label, domain), look);
+    throw failed(look.domain_known ? "guest-tool-failed" : "agent-domain-missing", fmt::format("cannot disable {} in {}", label, domain),
+                 look);
   }
 }
 

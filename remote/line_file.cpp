@@ -52,11 +52,14 @@ std::string ask(Session& session, const char* how, const std::string& path, cons
   require_plain_path(path);
   const auto answer = run_script(session, "edit " + path, line_script, {how, path, line}, sys::Deadline::in(30s));
   if (answer.body == "kind\n") {
-    throw Error(ErrorKind::failed, "guest-path-unsafe", fmt::format("in the guest, {} is not a plain file", path)).fix("look at it in the guest and move it away");
+    throw Error(ErrorKind::failed, "guest-path-unsafe", fmt::format("in the guest, {} is not a plain file", path))
+        .fix("look at it in the guest and move it away");
   }
   if (answer.body.empty()) {
     Error error(ErrorKind::failed, "guest-tool-failed", fmt::format("cannot change {} in the guest", path));
-    if (!answer.err.empty()) { error.note("the guest said: " + excerpt(answer.err)); }
+    if (!answer.err.empty()) {
+      error.note("the guest said: " + excerpt(answer.err));
+    }
     throw error;
   }
   return answer.body;
@@ -69,7 +72,9 @@ LineSeen Guest::line_in(const std::string& path, const std::string& line) {
   return answer == "present\n" ? LineSeen::present : answer == "absent\n" ? LineSeen::no_file : LineSeen::missing;
 }
 
-void Guest::add_line(const std::string& path, const std::string& line) { (void)ask(session_, "add", path, line); }
+void Guest::add_line(const std::string& path, const std::string& line) {
+  (void)ask(session_, "add", path, line);
+}
 
 void Guest::remove_line(const std::string& path, const std::string& line, EmptyFile empty) {
   (void)ask(session_, empty == EmptyFile::remove ? "remove-file" : "remove", path, line);

@@ -49,7 +49,9 @@ template <class Number>
 bool take(std::string_view& text, Number& value, char behind) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const auto length = static_cast<std::size_t>(end - text.data());
-  if (error != std::errc{} || length == text.size() || text[length] != behind) { return false; }
+  if (error != std::errc{} || length == text.size() || text[length] != behind) {
+    return false;
+  }
   text.remove_prefix(length + 1);
   return true;
 }
@@ -58,22 +60,30 @@ bool take(std::string_view& text, Number& value, char behind) {
 
 std::optional<LogPiece> read_log(Session& session, const std::string& path, std::optional<std::uint64_t> from, std::uint64_t most) {
   require_plain_path(path);
-  const auto answer = run_script(session, "read " + path, read_script,
-                                 {path, from ? std::to_string(*from) : std::string("end"), std::to_string(most)}, sys::Deadline::in(60s),
-                                 {.output_cap = static_cast<std::size_t>(most) + (64u << 10)});
-  if (answer.body == "absent\n") { return std::nullopt; }
+  const auto answer =
+      run_script(session, "read " + path, read_script, {path, from ? std::to_string(*from) : std::string("end"), std::to_string(most)},
+                 sys::Deadline::in(60s), {.output_cap = static_cast<std::size_t>(most) + (64u << 10)});
+  if (answer.body == "absent\n") {
+    return std::nullopt;
+  }
   std::string_view body = answer.body;
   LogPiece piece;
-  if (!take(body, piece.from, ' ') || !take(body, piece.size, ' ') || !take(body, piece.changed_at, '\n')) { throw unreadable(path, answer.body); }
+  if (!take(body, piece.from, ' ') || !take(body, piece.size, ' ') || !take(body, piece.changed_at, '\n')) {
+    throw unreadable(path, answer.body);
+  }
   piece.text = body;
   return piece;
 }
 
 bool rotate_log(Session& session, const std::string& path, std::uint64_t least, int keep) {
   require_plain_path(path);
-  const auto answer = run_script(session, "rotate " + path, rotate_script, {path, std::to_string(least), std::to_string(keep)}, sys::Deadline::in(120s));
-  if (answer.ok()) { return answer.body == "rotated\n"; }
-  throw Error(ErrorKind::failed, "log-not-rotated", fmt::format("cannot rotate {} in the guest", path)).note("the guest said: " + excerpt(answer.err));
+  const auto answer =
+      run_script(session, "rotate " + path, rotate_script, {path, std::to_string(least), std::to_string(keep)}, sys::Deadline::in(120s));
+  if (answer.ok()) {
+    return answer.body == "rotated\n";
+  }
+  throw Error(ErrorKind::failed, "log-not-rotated", fmt::format("cannot rotate {} in the guest", path))
+      .note("the guest said: " + excerpt(answer.err));
 }
 
 GuestClock parse_clock(std::string_view text) {
@@ -81,10 +91,14 @@ GuestClock parse_clock(std::string_view text) {
   std::string_view rest = text;
   int zone = 0;
   constexpr std::size_t zone_length = 6;  // "+0100" and its line end
-  if (!take(rest, clock.now, ' ') || rest.size() != zone_length || (rest[0] != '+' && rest[0] != '-')) { throw unreadable("its clock", text); }
+  if (!take(rest, clock.now, ' ') || rest.size() != zone_length || (rest[0] != '+' && rest[0] != '-')) {
+    throw unreadable("its clock", text);
+  }
   const bool west = rest[0] == '-';
   rest.remove_prefix(1);
-  if (!take(rest, zone, '\n')) { throw unreadable("its clock", text); }
+  if (!take(rest, zone, '\n')) {
+    throw unreadable("its clock", text);
+  }
   clock.offset = (zone / 100 * 60 + zone % 100) * 60 * (west ? -1 : 1);
   return clock;
 }

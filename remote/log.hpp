@@ -27,8 +27,8 @@ struct LogPiece {
 
 /// The guest's clock.
 struct GuestClock {
-  std::int64_t now = 0;       ///< seconds since 1970
-  std::int64_t offset = 0;    ///< seconds east of UTC
+  std::int64_t now = 0;     ///< seconds since 1970
+  std::int64_t offset = 0;  ///< seconds east of UTC
 };
 [[nodiscard]] GuestClock guest_clock(Session& session);
 /// "1764422000 +0100". Pure. Throws Error "guest-unreadable".

@@ -109,8 +109,7 @@ bool take_stat(std::string_view line, PathSeen& seen, std::string& stamp) {
   const auto words = words_of(line);
   std::uint64_t size = 0;
   unsigned mode = 0;
-  if (words.size() != 6 || !read_number(words[0], mode, 8) || !read_number(words[1], seen.owner) ||
-      !read_number(words[2], size)) {
+  if (words.size() != 6 || !read_number(words[0], mode, 8) || !read_number(words[1], seen.owner) || !read_number(words[2], size)) {
     return false;
   }
   seen.kind = kind_of(mode);
@@ -152,8 +151,7 @@ Manifest Manifest::parse(std::string_view text) {
 std::string Manifest::text() const {
   std::string text = fmt::format("{}\n", first_line);
   for (const auto& [path, entry] : entries_) {
-    const auto line =
-        fmt::format("{} {} {} {} {}\n", entry.sha256, entry.size, entry.stamp, entry.source, encoded(path));
+    const auto line = fmt::format("{} {} {} {} {}\n", entry.sha256, entry.size, entry.stamp, entry.source, encoded(path));
     if (text.size() + line.size() < most_bytes) {
       text += line;
     }
@@ -174,9 +172,8 @@ const Manifest::Entry* Manifest::find(const std::string& path, std::uint64_t siz
 Recalled Guest::recall(const std::vector<std::string>& paths, const sys::Deadline& deadline) {
   std::vector<std::string> words{"set", "--", std::string(Manifest::folder) + "/manifest"};
   words.insert(words.end(), paths.begin(), paths.end());
-  const auto answer =
-      run_long_script(session_, "look at files in the guest",
-                      fmt::format("most={}\n{}\n{}", Manifest::most_bytes, quote(words), recall_script), deadline);
+  const auto answer = run_long_script(session_, "look at files in the guest",
+                                      fmt::format("most={}\n{}\n{}", Manifest::most_bytes, quote(words), recall_script), deadline);
   const auto unreadable = [&] {
     return Error(ErrorKind::failed, "guest-unreadable", "cannot understand what the guest says of its files")
         .note("it said: " + excerpt(answer.body))
@@ -205,8 +202,7 @@ Recalled Guest::recall(const std::vector<std::string>& paths, const sys::Deadlin
       continue;
     }
     each_line(value, [&](std::string_view line) {
-      if (described == here.size() ||
-          !take_stat(line, recalled.seen[here[described]], recalled.stamps[here[described]])) {
+      if (described == here.size() || !take_stat(line, recalled.seen[here[described]], recalled.stamps[here[described]])) {
         throw unreadable();
       }
       ++described;
@@ -230,13 +226,12 @@ Recalled Guest::recall(const std::vector<std::string>& paths, const sys::Deadlin
 
 void Guest::keep(const Manifest& manifest) {
   const auto text = manifest.text();
-  const auto answer = run_script(session_, "note what was copied", keep_script, {std::string(Manifest::folder)},
-                                 sys::Deadline::in(30s), {.input = text});
+  const auto answer =
+      run_script(session_, "note what was copied", keep_script, {std::string(Manifest::folder)}, sys::Deadline::in(30s), {.input = text});
   if (answer.body == "done\n") {
     return;
   }
-  throw Error(ErrorKind::failed, "guest-tool-failed",
-              fmt::format("cannot write ~/{}/manifest in the guest", Manifest::folder))
+  throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("cannot write ~/{}/manifest in the guest", Manifest::folder))
       .note("the guest said: " + excerpt(answer.err));
 }
 

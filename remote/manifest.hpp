@@ -13,10 +13,10 @@ namespace lumelift {
 class Manifest {
  public:
   struct Entry {
-    std::uint64_t size = 0;   ///< bytes
-    std::string stamp;        ///< the guest's times of change, to the nanosecond, and inode: "%Fm %Fc %i" of its stat
+    std::uint64_t size = 0;  ///< bytes
+    std::string stamp;       ///< the guest's times of change, to the nanosecond, and inode: "%Fm %Fc %i" of its stat
     std::string sha256;
-    std::string source;       ///< SourceFile::stamp() of the host file that was sent; "-" when there was none
+    std::string source;  ///< SourceFile::stamp() of the host file that was sent; "-" when there was none
     bool operator==(const Entry&) const = default;
   };
   static constexpr std::size_t most_bytes = 1u << 20;

@@ -21,7 +21,9 @@ std::string quote(std::string_view word) {
 std::string quote(const std::vector<std::string>& words) {
   std::string line;
   for (const auto& word : words) {
-    if (!line.empty()) { line += ' '; }
+    if (!line.empty()) {
+      line += ' ';
+    }
     line += quote(word);
   }
   return line;

@@ -35,8 +35,7 @@ struct ScriptAnswer {
                                       const std::vector<std::string>& arguments, const sys::Deadline& deadline,
                                       const ExecOptions& options = {});
 /// The same for text without arguments and of any length.
-[[nodiscard]] ScriptAnswer run_long_script(Session& session, std::string_view what, std::string_view script,
-                                           const sys::Deadline& deadline);
+[[nodiscard]] ScriptAnswer run_long_script(Session& session, std::string_view what, std::string_view script, const sys::Deadline& deadline);
 /// For scripts whose background jobs answer side by side: `tell KEY TEXT` prints one record with the text on one line, so that it
 /// is one write and no other can come between. A Mac's /bin/sh is bash, which writes line by line, and at most 1 KiB at once.
 inline constexpr std::string_view tell_function = R"sh(tell() (

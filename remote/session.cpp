@@ -32,29 +32,40 @@ constexpr int send_flags = MSG_NOSIGNAL;
 constexpr int send_flags = 0;
 #endif
 
-Session::State& state_of(void** abstract) { return *static_cast<Session::State*>(*abstract); }
+Session::State& state_of(void** abstract) {
+  return *static_cast<Session::State*>(*abstract);
+}
 
 ssize_t receive(libssh2_socket_t fd, void* buffer, std::size_t length, int, void** abstract) {
   auto& state = state_of(abstract);
-  if (state.dead) { return 0; }
+  if (state.dead) {
+    return 0;
+  }
   const auto got = ::recv(fd, buffer, length, 0);
   if (got < 0) {
-    if (errno == EINTR || errno == EWOULDBLOCK) { return -EAGAIN; }
-    if (errno != EAGAIN) { state.io_error = errno; }
+    if (errno == EINTR || errno == EWOULDBLOCK) {
+      return -EAGAIN;
+    }
+    if (errno != EAGAIN) {
+      state.io_error = errno;
+    }
     return -errno;
   }
-  if (got == 0) { return 0; }
+  if (got == 0) {
+    return 0;
+  }
   state.quiet_since = Session::State::Clock::now();
   if (state.keep_greeting && state.greeting.size() < greeting_cap) {
-    state.greeting.append(static_cast<const char*>(buffer),
-                          std::min(static_cast<std::size_t>(got), greeting_cap - state.greeting.size()));
+    state.greeting.append(static_cast<const char*>(buffer), std::min(static_cast<std::size_t>(got), greeting_cap - state.greeting.size()));
   }
   return got;
 }
 
 ssize_t transmit(libssh2_socket_t fd, const void* buffer, std::size_t length, int, void** abstract) {
   auto& state = state_of(abstract);
-  if (state.dead) { return -EPIPE; }
+  if (state.dead) {
+    return -EPIPE;
+  }
   const auto sent = ::send(fd, buffer, length, send_flags);
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     state.send_blocked = true;
@@ -65,7 +76,9 @@ ssize_t transmit(libssh2_socket_t fd, const void* buffer, std::size_t length, in
     return -errno;
   }
   // While the peer takes nothing, our own bytes moving is the sign of life; otherwise only its bytes count.
-  if (state.send_blocked) { state.quiet_since = Session::State::Clock::now(); }
+  if (state.send_blocked) {
+    state.quiet_since = Session::State::Clock::now();
+  }
   state.send_blocked = static_cast<std::size_t>(sent) < length;
   return sent;
 }
@@ -79,7 +92,9 @@ void disconnected(LIBSSH2_SESSION*, int, const char* message, int length, const 
 void initialise_once() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (libssh2_init(0) != 0) { throw Error(ErrorKind::failed, "guest-protocol", "cannot initialise libssh2"); }
+    if (libssh2_init(0) != 0) {
+      throw Error(ErrorKind::failed, "guest-protocol", "cannot initialise libssh2");
+    }
   });
 }
 
@@ -89,7 +104,9 @@ Session::State::State(Route way) : route(std::move(way)) {
   initialise_once();
   ::fcntl(route.socket.get(), F_SETFL, ::fcntl(route.socket.get(), F_GETFL) | O_NONBLOCK);
   ssh = libssh2_session_init_ex(nullptr, nullptr, nullptr, this);
-  if (ssh == nullptr) { throw Error(ErrorKind::failed, "guest-protocol", "no memory for an SSH session"); }
+  if (ssh == nullptr) {
+    throw Error(ErrorKind::failed, "guest-protocol", "no memory for an SSH session");
+  }
   libssh2_session_set_blocking(ssh, 0);
   libssh2_session_callback_set(ssh, LIBSSH2_CALLBACK_RECV, reinterpret_cast<void*>(&receive));
   libssh2_session_callback_set(ssh, LIBSSH2_CALLBACK_SEND, reinterpret_cast<void*>(&transmit));
@@ -97,20 +114,23 @@ Session::State::State(Route way) : route(std::move(way)) {
 }
 
 Session::State::~State() {
-  if (!dead && !send_blocked) { libssh2_session_disconnect(ssh, "done"); }
+  if (!dead && !send_blocked) {
+    libssh2_session_disconnect(ssh, "done");
+  }
   // From here on the callbacks answer at once, so freeing cannot wait for a peer.
   dead = true;
   ::shutdown(route.socket.get(), SHUT_RDWR);
-  for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {}
+  for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {
+  }
 }
 
-bool Session::State::sleep(const char* doing, const sys::Deadline& deadline, sys::Milliseconds limit,
-                           std::span<pollfd> others) {
+bool Session::State::sleep(const char* doing, const sys::Deadline& deadline, sys::Milliseconds limit, std::span<pollfd> others) {
   // An interrupted wait must not leave a half-sent packet behind: the undo that follows uses this very connection.
-  const bool finishing = send_blocked && (interrupted_since == Clock::time_point{} ||
-                                          Clock::now() - interrupted_since < half_sent_grace);
+  const bool finishing = send_blocked && (interrupted_since == Clock::time_point{} || Clock::now() - interrupted_since < half_sent_grace);
   if (!finishing) {
-    if (send_blocked && sys::pending_signal() != 0) { dead = true; }
+    if (send_blocked && sys::pending_signal() != 0) {
+      dead = true;
+    }
     sys::check_interrupt();
   }
   if (finishing && sys::pending_signal() != 0 && interrupted_since == Clock::time_point{}) {
@@ -137,18 +157,21 @@ bool Session::State::sleep(const char* doing, const sys::Deadline& deadline, sys
   ready.insert(ready.end(), others.begin(), others.end());
   const int count = ::poll(ready.data(), static_cast<nfds_t>(ready.size()), static_cast<int>(std::max<long>(span.count(), 1)));
   std::copy(ready.begin() + 2, ready.end(), others.begin());
-  return count > 0 && (ready[0].revents != 0 ||
-                       std::any_of(others.begin(), others.end(), [](const pollfd& fd) { return fd.revents != 0; }));
+  return count > 0 &&
+         (ready[0].revents != 0 || std::any_of(others.begin(), others.end(), [](const pollfd& fd) { return fd.revents != 0; }));
 }
 
 void Session::State::wait(const char* doing, const sys::Deadline& deadline) {
-  while (!sleep(doing, deadline, sys::Milliseconds(5000))) {}
+  while (!sleep(doing, deadline, sys::Milliseconds(5000))) {
+  }
 }
 
 long Session::State::attempt(const char* doing, const sys::Deadline& deadline, const Call& call) {
   for (;;) {
     const long rc = call();
-    if (rc != LIBSSH2_ERROR_EAGAIN || !send_blocked) { return rc; }
+    if (rc != LIBSSH2_ERROR_EAGAIN || !send_blocked) {
+      return rc;
+    }
     wait(doing, deadline);
   }
 }
@@ -157,7 +180,9 @@ long Session::State::drive(const char* doing, const sys::Deadline& deadline, con
   expect_answer();
   for (;;) {
     const long rc = call();
-    if (rc != LIBSSH2_ERROR_EAGAIN) { return rc; }
+    if (rc != LIBSSH2_ERROR_EAGAIN) {
+      return rc;
+    }
     wait(doing, deadline);
   }
 }
@@ -185,9 +210,10 @@ std::string Session::State::library_message() const {
 void Session::State::fail(const char* doing, long rc) {
   if (lost(rc)) {
     Error error(ErrorKind::failed, "guest-lost",
-                fmt::format("{}: the connection ended ({})", doing,
-                            io_error != 0 ? std::strerror(io_error) : "closed by the guest"));
-    if (!farewell.empty()) { error.note("the server said: " + farewell); }
+                fmt::format("{}: the connection ended ({})", doing, io_error != 0 ? std::strerror(io_error) : "closed by the guest"));
+    if (!farewell.empty()) {
+      error.note("the server said: " + farewell);
+    }
     throw error;
   }
   throw Error(ErrorKind::failed, "guest-protocol", fmt::format("{}: {} (libssh2 {})", doing, library_message(), rc));
@@ -202,16 +228,22 @@ Session::Session(Route route, const sys::Deadline& deadline, std::string_view pr
   try {
     rc = state.drive(doing, deadline, [&] { return libssh2_session_handshake(state.ssh, state.route.socket.get()); });
   } catch (const Error& error) {
-    if (error.id() != "guest-lost") { throw; }
+    if (error.id() != "guest-lost") {
+      throw;
+    }
     throw handshake_error(state, LIBSSH2_ERROR_SOCKET_TIMEOUT);
   }
-  if (rc != 0) { throw handshake_error(state, rc); }
+  if (rc != 0) {
+    throw handshake_error(state, rc);
+  }
   state.algorithms = agreed_algorithms(state);
   state.host_key_kind = state.algorithms[1].chosen;
   state.keep_greeting = false;
   state.greeting = {};
   const char* hash = libssh2_hostkey_hash(state.ssh, LIBSSH2_HOSTKEY_HASH_SHA256);
-  if (hash == nullptr) { throw handshake_error(state, LIBSSH2_ERROR_HOSTKEY_INIT); }
+  if (hash == nullptr) {
+    throw handshake_error(state, LIBSSH2_ERROR_HOSTKEY_INIT);
+  }
   state.host_key = "SHA256:" + base64({hash, 32});
 }
 
@@ -219,10 +251,20 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-const std::string& Session::host_key() const { return state_->host_key; }
-const std::string& Session::host_key_kind() const { return state_->host_key_kind; }
-const std::vector<Algorithm>& Session::algorithms() const { return state_->algorithms; }
-const std::string& Session::login_method() const { return state_->login_method; }
-void Session::observe(Observer observer) { state_->observer = std::move(observer); }
+const std::string& Session::host_key() const {
+  return state_->host_key;
+}
+const std::string& Session::host_key_kind() const {
+  return state_->host_key_kind;
+}
+const std::vector<Algorithm>& Session::algorithms() const {
+  return state_->algorithms;
+}
+const std::string& Session::login_method() const {
+  return state_->login_method;
+}
+void Session::observe(Observer observer) {
+  state_->observer = std::move(observer);
+}
 
 }  // namespace lumelift

@@ -48,33 +48,30 @@ struct Session::State {
   std::vector<Algorithm> algorithms;
   Observer observer;
 
-  bool dead = false;          ///< no byte goes in or out any more
-  bool authenticated = false; ///< keepalives are allowed
-  bool send_blocked = false;  ///< a packet is half sent
+  bool dead = false;           ///< no byte goes in or out any more
+  bool authenticated = false;  ///< keepalives are allowed
+  bool send_blocked = false;   ///< a packet is half sent
   Clock::time_point quiet_since = Clock::now();
   Clock::time_point interrupted_since{};
-  int io_error = 0;           ///< errno of the last failed send or receive; 0 for an orderly end
-  std::string greeting;       ///< the first bytes of the peer, kept until the keys are exchanged
+  int io_error = 0;      ///< errno of the last failed send or receive; 0 for an orderly end
+  std::string greeting;  ///< the first bytes of the peer, kept until the keys are exchanged
   bool keep_greeting = true;
-  std::string farewell;       ///< the peer's disconnect message
+  std::string farewell;                 ///< the peer's disconnect message
   const sys::Secret* answer = nullptr;  ///< for one keyboard-interactive prompt
 };
 
 /// An open channel and what it has said so far. Frees the channel without waiting.
 struct ChannelHandle {
-  ChannelHandle(Session::State& owner, _LIBSSH2_CHANNEL* open, std::string_view line)
-      : session(owner), channel(open), command(line) {}
+  ChannelHandle(Session::State& owner, _LIBSSH2_CHANNEL* open, std::string_view line) : session(owner), channel(open), command(line) {}
   ~ChannelHandle();
   ChannelHandle(const ChannelHandle&) = delete;
   ChannelHandle& operator=(const ChannelHandle&) = delete;
 
   /// Opens a channel for `command`, which is not started yet.
-  static std::unique_ptr<ChannelHandle> open(Session::State& session, std::string_view command,
-                                             const sys::Deadline& deadline);
+  static std::unique_ptr<ChannelHandle> open(Session::State& session, std::string_view command, const sys::Deadline& deadline);
   void startup(const sys::Deadline& deadline);
   /// Both in one.
-  static std::unique_ptr<ChannelHandle> start(Session::State& session, std::string_view command,
-                                              const sys::Deadline& deadline);
+  static std::unique_ptr<ChannelHandle> start(Session::State& session, std::string_view command, const sys::Deadline& deadline);
   /// Takes what has arrived on both streams; true when something had.
   bool drain(const ExecOptions& options, const sys::Deadline& deadline);
   /// Sends a piece of `input`; returns how much went. 0 when the guest takes nothing now.

@@ -17,8 +17,7 @@ constexpr sys::Milliseconds greeting_limit{10'000};
 
 }  // namespace
 
-SftpFile::SftpFile(Session& session, const std::string& path, const sys::Deadline& deadline)
-    : session_(*session.state_), path_(path) {
+SftpFile::SftpFile(Session& session, const std::string& path, const sys::Deadline& deadline) : session_(*session.state_), path_(path) {
   long begun = 0;
   try {
     begun = session_.drive(doing, deadline.at_most(greeting_limit), [&]() -> long {
@@ -36,8 +35,7 @@ SftpFile::SftpFile(Session& session, const std::string& path, const sys::Deadlin
     fail("guest-no-sftp", begun);
   }
   const auto opened = session_.drive(doing, deadline, [&]() -> long {
-    handle_ = libssh2_sftp_open_ex(sftp_, path.data(), static_cast<unsigned>(path.size()), LIBSSH2_FXF_WRITE, 0,
-                                   LIBSSH2_SFTP_OPENFILE);
+    handle_ = libssh2_sftp_open_ex(sftp_, path.data(), static_cast<unsigned>(path.size()), LIBSSH2_FXF_WRITE, 0, LIBSSH2_SFTP_OPENFILE);
     return handle_ != nullptr ? 0 : libssh2_session_last_errno(session_.ssh);
   });
   if (opened != 0) {
@@ -66,9 +64,8 @@ void SftpFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) 
   session_.expect_answer();
   while (!bytes.empty()) {
     sys::check_interrupt();
-    const auto rc = session_.attempt(doing, deadline, [&]() -> long {
-      return libssh2_sftp_write(handle_, reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    });
+    const auto rc = session_.attempt(
+        doing, deadline, [&]() -> long { return libssh2_sftp_write(handle_, reinterpret_cast<const char*>(bytes.data()), bytes.size()); });
     if (rc > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(rc));
       offset += static_cast<std::uint64_t>(rc);
@@ -100,9 +97,8 @@ void SftpFile::fail(const char* id, long rc) {
     session_.fail(doing, rc);
   }
   const auto code = sftp_ != nullptr ? libssh2_sftp_last_error(sftp_) : 0;
-  throw Error(
-      ErrorKind::failed, id,
-      fmt::format("cannot write {} over SFTP: {} (libssh2 {}, SFTP {})", path_, session_.library_message(), rc, code));
+  throw Error(ErrorKind::failed, id,
+              fmt::format("cannot write {} over SFTP: {} (libssh2 {}, SFTP {})", path_, session_.library_message(), rc, code));
 }
 
 }  // namespace lumelift

@@ -20,8 +20,7 @@ done)sh";
 
 std::optional<std::string> Guest::share_with(const std::string& marker, const sys::Deadline& deadline) {
   for (;;) {
-    auto answer =
-        run_script(session_, "look for the share in the guest", find_script, {marker}, sys::Deadline::in(30s));
+    auto answer = run_script(session_, "look for the share in the guest", find_script, {marker}, sys::Deadline::in(30s));
     if (!answer.body.empty()) {
       return answer.body;
     }

@@ -26,8 +26,7 @@ Error changed(const sys::fs::path& path, std::string_view how) {
 
 }  // namespace
 
-SourceFile::SourceFile(const sys::fs::path& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+SourceFile::SourceFile(const sys::fs::path& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat about {};
   if (!fd_ || ::fstat(fd_.get(), &about) != 0) {
     throw unreadable(path, std::strerror(errno));

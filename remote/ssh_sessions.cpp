@@ -37,7 +37,9 @@ struct Process {
 /// "sshd-session: lume@notty". Nothing for any other.
 std::optional<std::string_view> login_of(std::string_view command) {
   const auto server = next_word(command);
-  if (server != "sshd:" && server != "sshd-session:") { return std::nullopt; }
+  if (server != "sshd:" && server != "sshd-session:") {
+    return std::nullopt;
+  }
   const auto login = next_word(command);
   const auto mark = login.find('@');
   return mark == login.npos || mark == 0 ? std::nullopt : std::optional(login);
@@ -68,16 +70,23 @@ std::optional<std::vector<std::string>> parse_sessions(std::string_view text) {
       continue;
     }
     const auto pid = number(first), parent = number(next_word(line));
-    if (pid && parent) { processes.push_back({*pid, *parent, line}); }
+    if (pid && parent) {
+      processes.push_back({*pid, *parent, line});
+    }
   }
-  if (!self) { return std::nullopt; }
+  if (!self) {
+    return std::nullopt;
+  }
   const auto own = line_of(*self, processes);
   std::vector<std::string> out;
   for (const auto& process : processes) {
     const auto login = login_of(process.command);
-    if (!login || std::find(own.begin(), own.end(), process.pid) != own.end()) { continue; }
+    if (!login || std::find(own.begin(), own.end(), process.pid) != own.end()) {
+      continue;
+    }
     const auto mark = login->find('@');
-    out.push_back(std::string(login->substr(0, mark)) + " (" + std::string(login->substr(mark + 1)) + "), pid " + std::to_string(process.pid));
+    out.push_back(std::string(login->substr(0, mark)) + " (" + std::string(login->substr(mark + 1)) + "), pid " +
+                  std::to_string(process.pid));
   }
   return out;
 }
@@ -86,8 +95,11 @@ std::vector<std::string> other_ssh_sessions(Session& session) {
   constexpr std::string_view script = "printf 'self %s\\n' \"$$\"; exec /bin/ps -axo pid=,ppid=,command= </dev/null";
   const auto answer = run_script(session, "look for SSH sessions in the guest", script, {}, sys::Deadline::in(30s));
   auto sessions = parse_sessions(answer.body);
-  if (answer.ok() && sessions) { return *sessions; }
-  throw Error(ErrorKind::failed, "guest-tool-failed", "cannot list the processes of the guest").note("the guest said: " + excerpt(answer.err));
+  if (answer.ok() && sessions) {
+    return *sessions;
+  }
+  throw Error(ErrorKind::failed, "guest-tool-failed", "cannot list the processes of the guest")
+      .note("the guest said: " + excerpt(answer.err));
 }
 
 }  // namespace lumelift

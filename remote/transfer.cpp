@@ -133,7 +133,9 @@ std::string beside(const std::string& path, std::string_view mark) {
   if (name.size() > longest_name) {
     // Cut between characters, since the guest's file system takes valid UTF-8 only.
     std::size_t length = longest_name - 40;
-    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) { --length; }
+    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) {
+      --length;
+    }
     name = name.substr(0, length) + "-" + sys::sha256(name).substr(0, 16);
   }
   return fmt::format("{}.{}.lumelift-{}", path.substr(0, slash), name, mark);
@@ -145,8 +147,12 @@ class Source {
   explicit Source(std::string_view bytes) : rest_(bytes) {}
   explicit Source(const sys::fs::path& file) : name_(file), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     struct stat about {};
-    if (!fd_ || ::fstat(fd_.get(), &about) != 0) { unreadable(std::strerror(errno)); }
-    if (!S_ISREG(about.st_mode)) { unreadable("it is not a regular file"); }
+    if (!fd_ || ::fstat(fd_.get(), &about) != 0) {
+      unreadable(std::strerror(errno));
+    }
+    if (!S_ISREG(about.st_mode)) {
+      unreadable("it is not a regular file");
+    }
     buffer_.resize(block_bytes);
   }
 
@@ -159,8 +165,12 @@ class Source {
     }
     for (;;) {
       const auto got = ::read(fd_.get(), buffer_.data(), buffer_.size());
-      if (got >= 0) { return std::as_bytes(std::span(buffer_)).first(static_cast<std::size_t>(got)); }
-      if (errno != EINTR) { unreadable(std::strerror(errno)); }
+      if (got >= 0) {
+        return std::as_bytes(std::span(buffer_)).first(static_cast<std::size_t>(got));
+      }
+      if (errno != EINTR) {
+        unreadable(std::strerror(errno));
+      }
     }
   }
   [[nodiscard]] std::string name() const { return name_.empty() ? "the text to write" : name_.string(); }
@@ -180,7 +190,9 @@ class Pace {
  public:
   Pace(const Progress& progress, std::uint64_t total) : progress_(progress), total_(total) {}
   void at(std::uint64_t sent) {
-    if (!progress_ || (sent < total_ && watch_.elapsed() < 100ms)) { return; }
+    if (!progress_ || (sent < total_ && watch_.elapsed() < 100ms)) {
+      return;
+    }
     progress_(sent, total_);
     watch_ = {};
   }
@@ -205,38 +217,46 @@ std::vector<std::string> with_own_folders(std::vector<std::string> arguments, co
 void put(Session& session, Source& source, const std::string& path, const FileState& want, const Progress& progress, Former former) {
   require_plain_path(path);
   const auto what = "write " + path;
-  const auto command = script_command(
-      put_script, with_own_folders({path, Transfer::part_name(path), former == Former::keep ? beside(path, "before") : "", want.sha256,
-                                    fmt::format("{:o}", want.mode), std::to_string(want.size)},
-                                   path));
+  const auto command =
+      script_command(put_script, with_own_folders({path, Transfer::part_name(path), former == Former::keep ? beside(path, "before") : "",
+                                                   want.sha256, fmt::format("{:o}", want.mode), std::to_string(want.size)},
+                                                  path));
   const auto channel = session.open_exec(command, sys::Deadline::in(30s));
   sys::Sha256 hash;
   Pace pace(progress, want.size);
   std::uint64_t sent = 0;
   for (auto block = source.next(); !block.empty() && !channel->ended(); block = source.next()) {
-    if (block.size() > want.size - sent) { throw changed(source, "it grew"); }
+    if (block.size() > want.size - sent) {
+      throw changed(source, "it grew");
+    }
     hash.update(block);
     channel->write_all(block);
     sent += block.size();
     pace.at(sent);
   }
   if (!channel->ended()) {
-    if (sent < want.size) { throw changed(source, "it shrank"); }
+    if (sent < want.size) {
+      throw changed(source, "it shrank");
+    }
     // Other bytes than those that were planned for are refused by the guest too; only we know that they were sent so.
-    if (hash.hex() != want.sha256) { throw changed(source, "its SHA-256 is not the one that was planned for"); }
+    if (hash.hex() != want.sha256) {
+      throw changed(source, "its SHA-256 is not the one that was planned for");
+    }
     if (channel->await("\nlumelift-verified\n", time_for(want.size))) {
       constexpr std::string_view go = "commit\n";
       channel->write_all(std::as_bytes(std::span(go)));
     }
   }
   const auto answer = script_answer(what, channel->finish(sys::Deadline::in(30s)));
-  if (!answer.body.ends_with("lumelift-verified\ndone\n")) { throw refusal(path, answer, want.size); }
+  if (!answer.body.ends_with("lumelift-verified\ndone\n")) {
+    throw refusal(path, answer, want.size);
+  }
 }
 
 }  // namespace
 
-void Transfer::put_file(const sys::fs::path& source, const std::string& path, const FileState& want,
-                        const Progress& progress, Former former) {
+void Transfer::put_file(const sys::fs::path& source, const std::string& path, const FileState& want, const Progress& progress,
+                        Former former) {
   Source file(source);
   put(session_, file, path, want, progress, former);
 }
@@ -249,39 +269,50 @@ void Transfer::put_bytes(std::string_view content, const std::string& path, cons
 void Transfer::take_back(const std::string& path, const std::optional<FileState>& before) {
   require_plain_path(path);
   const auto size = before ? before->size : 0;
-  const auto answer =
-      run_script(session_, "put back " + path, take_back_script,
-                 with_own_folders({path, part_name(path), beside(path, "before"), before ? before->sha256 : "-",
-                                   fmt::format("{:o}", before ? before->mode : 0)},
-                                  path),
-                 time_for(size));
-  if (answer.body != "done\n") { throw refusal(path, answer, size); }
+  const auto answer = run_script(session_, "put back " + path, take_back_script,
+                                 with_own_folders({path, part_name(path), beside(path, "before"), before ? before->sha256 : "-",
+                                                   fmt::format("{:o}", before ? before->mode : 0)},
+                                                  path),
+                                 time_for(size));
+  if (answer.body != "done\n") {
+    throw refusal(path, answer, size);
+  }
 }
 
 void Transfer::tidy(const std::string& path) {
   require_plain_path(path);
   const auto answer = run_script(session_, "tidy up beside " + path, tidy_script,
                                  with_own_folders({path, part_name(path), beside(path, "before")}, path), time_for(1u << 30));
-  if (answer.body != "done\n") { throw refusal(path, answer, 0); }
+  if (answer.body != "done\n") {
+    throw refusal(path, answer, 0);
+  }
 }
 
 std::optional<std::string> Transfer::read(const std::string& path, std::size_t cap) {
   require_plain_path(path);
-  auto answer = run_script(session_, "read " + path, read_script, {path, std::to_string(cap)}, time_for(cap),
-                           {.output_cap = cap + (64u << 10)});
+  auto answer =
+      run_script(session_, "read " + path, read_script, {path, std::to_string(cap)}, time_for(cap), {.output_cap = cap + (64u << 10)});
   constexpr std::string_view head = "content\n";
-  if (answer.body == "absent\n") { return std::nullopt; }
-  if (answer.ok() && answer.body.starts_with(head)) { return answer.body.substr(head.size()); }
+  if (answer.body == "absent\n") {
+    return std::nullopt;
+  }
+  if (answer.ok() && answer.body.starts_with(head)) {
+    return answer.body.substr(head.size());
+  }
   if (answer.body.starts_with("large ")) {
     throw Error(ErrorKind::failed, "guest-file-too-large",
                 fmt::format("{} in the guest has {} bytes; at most {} are read", path, excerpt(second_word(answer.body)), cap));
   }
-  if (answer.body == "kind\n") { throw refusal(path, answer, 0); }
+  if (answer.body == "kind\n") {
+    throw refusal(path, answer, 0);
+  }
   throw Error(ErrorKind::failed, "guest-tool-failed", fmt::format("cannot read {} in the guest", path))
       .note("the guest said: " + excerpt(answer.err));
 }
 
-std::string Transfer::part_name(const std::string& path) { return beside(path, "part"); }
+std::string Transfer::part_name(const std::string& path) {
+  return beside(path, "part");
+}
 std::string Transfer::before_name(const std::string& path, std::string_view sha256) {
   return fmt::format("{}-{}", beside(path, "before"), sha256.substr(0, 12));
 }

@@ -26,9 +26,9 @@ inline constexpr std::uint64_t large_file = 8u << 20;
 
 /// A small file in memory that is to be new in a guest.
 struct NewFile {
-  std::string path;     ///< absolute, in the guest
+  std::string path;  ///< absolute, in the guest
   std::string content;
-  FileState want;       ///< what must stand there in the end
+  FileState want;  ///< what must stand there in the end
 };
 
 /// Bytes sent so far of `total`, about ten times a second at most and once at the end.
@@ -52,10 +52,10 @@ struct Sending {
 /// A large file that stands in the guest.
 struct Sent {
   FileState state;
-  std::string stamp;            ///< the guest's times and inode of it; see Manifest
-  std::string source_stamp;     ///< of the host file; see SourceFile
-  std::uint64_t found = 0;      ///< bytes that an earlier, interrupted copy had left and that were proven right
-  sys::Milliseconds spent{0};   ///< what it took, where the caller measured it
+  std::string stamp;           ///< the guest's times and inode of it; see Manifest
+  std::string source_stamp;    ///< of the host file; see SourceFile
+  std::uint64_t found = 0;     ///< bytes that an earlier, interrupted copy had left and that were proven right
+  sys::Milliseconds spent{0};  ///< what it took, where the caller measured it
 };
 
 /// Whole-file copies into a guest. A final name holds either its former file or the complete new one, never a part:

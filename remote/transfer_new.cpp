@@ -102,7 +102,9 @@ std::size_t blamed(ScriptAnswer& answer, std::size_t files) {
   std::string line = start == std::string::npos ? answer.body : answer.body.substr(start + 1);
   std::size_t number = 0;
   const auto [stop, fault] = std::from_chars(line.data(), line.data() + line.size(), number);
-  if (fault != std::errc{} || number >= files) { return 0; }
+  if (fault != std::errc{} || number >= files) {
+    return 0;
+  }
   line.erase(0, static_cast<std::size_t>(stop - line.data()));
   answer.body = line.substr(std::min(line.find_first_not_of(' '), line.size()));
   return number;
@@ -111,20 +113,25 @@ std::size_t blamed(ScriptAnswer& answer, std::size_t files) {
 }  // namespace
 
 void Transfer::put_new(const std::vector<NewFile>& files) {
-  if (files.empty()) { return; }
+  if (files.empty()) {
+    return;
+  }
   std::vector<std::string> folders, words;
   std::uint64_t total = 0;
   for (const auto& file : files) {
     require_plain_path(file.path);
     if (file.content.size() != file.want.size || sys::sha256(file.content) != file.want.sha256) {
-      throw Error(ErrorKind::failed, "source-changed", fmt::format("what is to stand at {} changed: it is not what was planned for", file.path))
+      throw Error(ErrorKind::failed, "source-changed",
+                  fmt::format("what is to stand at {} changed: it is not what was planned for", file.path))
           .fix("leave the file alone and try again");
     }
     for (const auto& folder : own_folders_above(file.path)) {
-      if (std::find(folders.begin(), folders.end(), folder) == folders.end()) { folders.push_back(folder); }
+      if (std::find(folders.begin(), folders.end(), folder) == folders.end()) {
+        folders.push_back(folder);
+      }
     }
-    words.insert(words.end(), {file.path, part_name(file.path), file.want.sha256,
-                               fmt::format("{:o}", file.want.mode), std::to_string(file.want.size)});
+    words.insert(words.end(),
+                 {file.path, part_name(file.path), file.want.sha256, fmt::format("{:o}", file.want.mode), std::to_string(file.want.size)});
     total += file.want.size;
   }
   folders.insert(folders.begin(), std::to_string(folders.size()));
@@ -133,14 +140,18 @@ void Transfer::put_new(const std::vector<NewFile>& files) {
   bool taken = true;
   for (std::size_t i = 0; taken && i < files.size(); ++i) {
     taken = channel->await(fmt::format("\nlumelift-send {}\n", i), sys::Deadline::in(30s));
-    if (taken) { channel->write_all(std::as_bytes(std::span(files[i].content))); }
+    if (taken) {
+      channel->write_all(std::as_bytes(std::span(files[i].content)));
+    }
   }
   if (taken && channel->await("\nlumelift-verified\n", time_for(total))) {
     constexpr std::string_view go = "commit\n";
     channel->write_all(std::as_bytes(std::span(go)));
   }
   auto answer = script_answer("write files in the guest", channel->finish(sys::Deadline::in(30s)));
-  if (answer.body.ends_with("lumelift-verified\ndone\n")) { return; }
+  if (answer.body.ends_with("lumelift-verified\ndone\n")) {
+    return;
+  }
   const auto number = blamed(answer, files.size());
   if (first_word(answer.body) == "exists") {
     throw Error(ErrorKind::failed, "world-moved", fmt::format("{} appeared in the guest since it was looked at", files[number].path))

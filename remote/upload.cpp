@@ -167,8 +167,7 @@ class Upload {
       answer.body.erase(0, start + 1);
     }
     if (answer.body == "exists\n") {
-      return Error(ErrorKind::failed, "world-moved",
-                   fmt::format("{} in the guest is not what it was a moment ago", path_))
+      return Error(ErrorKind::failed, "world-moved", fmt::format("{} in the guest is not what it was a moment ago", path_))
           .fix("somebody else is changing it; try again");
     }
     return refusal(path_, answer, source_.size());
@@ -190,8 +189,7 @@ class Upload {
         give_up();
       }
       if (deadline.expired()) {
-        throw Error(ErrorKind::failed, "guest-timeout",
-                    fmt::format("write {}: no answer within the time allowed", path_));
+        throw Error(ErrorKind::failed, "guest-timeout", fmt::format("write {}: no answer within the time allowed", path_));
       }
       channel_->await_output(1000ms);
     }
@@ -252,8 +250,7 @@ class Upload {
     std::size_t segment = 0;
     const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), segment);
     if (fault != std::errc{} || segment >= sums.size()) {
-      throw Error(ErrorKind::failed, "guest-unreadable",
-                  fmt::format("{}: the guest answered 'sum {}'", path_, excerpt(text)));
+      throw Error(ErrorKind::failed, "guest-unreadable", fmt::format("{}: the guest answered 'sum {}'", path_, excerpt(text)));
     }
     sums[segment] = text.substr(std::min<std::size_t>(static_cast<std::size_t>(end - text.data()) + 1, text.size()));
     if (sums[segment].size() != 64) {
@@ -313,8 +310,7 @@ class Upload {
         give_up();
       }
       if (deadline.expired()) {
-        throw Error(ErrorKind::failed, "guest-timeout",
-                    fmt::format("write {}: the copy from the share came to a halt", path_));
+        throw Error(ErrorKind::failed, "guest-timeout", fmt::format("write {}: the copy from the share came to a halt", path_));
       }
     }
   }
@@ -332,8 +328,7 @@ class Upload {
     if (refused.id() == "guest-disk-full") {
       throw refused;
     }
-    throw Error(ErrorKind::failed, "share-unreadable",
-                fmt::format("the guest cannot copy {} to {}", excerpt(how_.shared), path_))
+    throw Error(ErrorKind::failed, "share-unreadable", fmt::format("the guest cannot copy {} to {}", excerpt(how_.shared), path_))
         .note("the guest said: " + excerpt(why.substr(std::min(blank, why.size()))))
         .fix("send it over SSH: transfer: ssh");
   }
@@ -409,15 +404,12 @@ class Upload {
   }
 
   /// A refused write has no reason of its own in this protocol; the free space tells whether the disk is full.
-  void write(SftpFile& file, const Block& block) try {
-    file.write_at(block.offset, block.bytes);
-  } catch (const Error& error) {
+  void write(SftpFile& file, const Block& block) try { file.write_at(block.offset, block.bytes); } catch (const Error& error) {
     if (error.id() != "guest-write-refused") {
       throw;
     }
     tell("free");
-    throw refusal(path_, {fmt::format("short {}\n", answer_to("free", Deadline::in(30s))), 0, error.message()},
-                  source_.size());
+    throw refusal(path_, {fmt::format("short {}\n", answer_to("free", Deadline::in(30s))), 0, error.message()}, source_.size());
   }
 
   Session& session_;
@@ -431,8 +423,8 @@ class Upload {
 
 }  // namespace
 
-Sent Transfer::put_large(const sys::fs::path& source, const std::string& path, unsigned mode,
-                         const std::optional<FileState>& before, Former former, const Sending& how) {
+Sent Transfer::put_large(const sys::fs::path& source, const std::string& path, unsigned mode, const std::optional<FileState>& before,
+                         Former former, const Sending& how) {
   require_plain_path(path);
   const SourceFile file(source);
   return Upload(session_, file, path, how).go(mode, before, former);

@@ -15,8 +15,7 @@ namespace lumelift::macho {
 
 /// Throws Error "macho-damaged" (usage).
 [[noreturn]] inline void damaged(std::string message) {
-  throw Error(ErrorKind::usage, "macho-damaged", std::move(message))
-      .fix("copy or build the file again: it is cut short or changed");
+  throw Error(ErrorKind::usage, "macho-damaged", std::move(message)).fix("copy or build the file again: it is cut short or changed");
 }
 
 /// A window on untrusted bytes. Owns nothing. Every access is checked against the window; one outside of it throws
@@ -79,9 +78,7 @@ class Bytes {
   }
 
  private:
-  [[nodiscard]] std::uint64_t at(std::uint64_t offset) const {
-    return static_cast<std::uint64_t>(data_[static_cast<std::size_t>(offset)]);
-  }
+  [[nodiscard]] std::uint64_t at(std::uint64_t offset) const { return static_cast<std::uint64_t>(data_[static_cast<std::size_t>(offset)]); }
   void require(std::uint64_t offset, std::uint64_t length, std::string_view what) const {
     if (holds(offset, length)) {
       return;

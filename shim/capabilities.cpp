@@ -142,8 +142,7 @@ void note(Query query, int64_t argument, uint64_t stock, uint64_t given, const v
 /// Asked often, so the shortest way comes first: a raised family needs no second opinion, any other is the original's.
 BOOL supports_family(id self, SEL command, long value) {
   if (tracing.load_acquire() != 0) return traced_family(self, command, value, __builtin_return_address(0));
-  if (policy.family(value, false) && object_getClass(self) == device_class.load_acquire())
-    return static_cast<BOOL>(true);
+  if (policy.family(value, false) && object_getClass(self) == device_class.load_acquire()) return static_cast<BOOL>(true);
   return reinterpret_cast<Family>(override_of(Query::supports_family).original.load_acquire())(self, command, value);
 }
 
@@ -206,8 +205,7 @@ uint32_t ask_families(id device, IMP implementation) {
   const SEL selector = sel_registerName(selector_of(Query::supports_family));
   uint32_t answers = 0;
   for (size_t i = 0; i < kFamilyCount; ++i)
-    if (reinterpret_cast<Family>(implementation)(device, selector, static_cast<long>(kFamilies[i])) != 0)
-      answers |= uint32_t{1} << i;
+    if (reinterpret_cast<Family>(implementation)(device, selector, static_cast<long>(kFamilies[i])) != 0) answers |= uint32_t{1} << i;
   return answers;
 }
 
@@ -234,8 +232,7 @@ Failure install_all(id device, Class cls) {
   const uint32_t before = ask_families(device, override_of(Query::supports_family).original.load());
   device_class.store_release(cls);
   for (Override& item : overrides)
-    if (item.wanted && !install(cls, item))
-      return restore(cls), Failure{Reason::install_failed, selector_of(item.query)};
+    if (item.wanted && !install(cls, item)) return restore(cls), Failure{Reason::install_failed, selector_of(item.query)};
   const SEL selector = sel_registerName(selector_of(Query::supports_family));
   const uint32_t after = ask_families(device, class_getMethodImplementation(cls, selector));
   if (!as_promised(before, after)) return restore(cls), Failure{Reason::self_check_failed, nullptr};
@@ -345,10 +342,8 @@ __attribute__((constructor)) void load() {
   process.read();
   settings.program = last_component(process.executable);
   policy = read_policy(settings);
-  if (!claim_path(settings.receipt, kReceiptVariable, receipt_path, sizeof receipt_path))
-    refuse(Reason::receipt_malformed);
-  if (policy.trace && !claim_path(settings.trace, kTraceVariable, trace_path, sizeof trace_path))
-    refuse(Reason::trace_malformed);
+  if (!claim_path(settings.receipt, kReceiptVariable, receipt_path, sizeof receipt_path)) refuse(Reason::receipt_malformed);
+  if (policy.trace && !claim_path(settings.trace, kTraceVariable, trace_path, sizeof trace_path)) refuse(Reason::trace_malformed);
   if (policy.reason == Reason::program_not_listed) receipt_mode = IfPresent::keep;
   receipt.start(process, policy);
 

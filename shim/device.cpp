@@ -119,8 +119,8 @@ Answers ask(id device) {
   if (device == nullptr) return answers;
   answers.device = true;
   const char* name = name_of(device);
-  answers.paravirtual = (name != nullptr && contains(name, "Paravirtual")) ||
-                        strcmp(class_getName(object_getClass(device)), "AppleParavirtDevice") == 0;
+  answers.paravirtual =
+      (name != nullptr && contains(name, "Paravirtual")) || strcmp(class_getName(object_getClass(device)), "AppleParavirtDevice") == 0;
   if (responds(device, "supportsFamily:")) {
     for (size_t i = 0; i < kFamilyCount; ++i)
       if (send<BOOL>(device, "supportsFamily:", static_cast<long>(kFamilies[i])) != 0) answers.families |= 1U << i;
@@ -134,8 +134,7 @@ Answers ask(id device) {
 
 void describe_device(id device, const Answers& answers, Text& json) {
   json.key("name").quoted(name_of(device)).key("class").put('[');
-  for (Class type = object_getClass(device); type != nullptr; type = class_getSuperclass(type))
-    json.element().quoted(class_getName(type));
+  for (Class type = object_getClass(device); type != nullptr; type = class_getSuperclass(type)) json.element().quoted(class_getName(type));
   json.put(']').key("architecture");
   put_architecture(json, device);
   json.key("paravirtual").boolean(answers.paravirtual);

@@ -184,8 +184,8 @@ class SliceReader {
     const auto name = body.padded(8, 16);
     const auto offset = body.little<std::uint64_t>(40), size = body.little<std::uint64_t>(48);
     if (!bytes_.holds(offset, size)) {
-      damaged("the segment " + std::string(name) + " needs bytes " + std::to_string(offset) + " and " +
-              std::to_string(size) + " more, but the slice has only " + std::to_string(bytes_.size()));
+      damaged("the segment " + std::string(name) + " needs bytes " + std::to_string(offset) + " and " + std::to_string(size) +
+              " more, but the slice has only " + std::to_string(bytes_.size()));
     }
     const std::uint64_t sections = body.little<std::uint32_t>(64);
     for (std::uint64_t i = 0; i < sections; ++i) {
@@ -218,8 +218,7 @@ class SliceReader {
     slice_.symbol_count = body.little<std::uint32_t>(12);
     slice_.symbols = {body.little<std::uint32_t>(8), std::uint64_t{slice_.symbol_count} * 16};
     slice_.strings = {body.little<std::uint32_t>(16), body.little<std::uint32_t>(20)};
-    if (!bytes_.holds(slice_.symbols.offset, slice_.symbols.size) ||
-        !bytes_.holds(slice_.strings.offset, slice_.strings.size)) {
+    if (!bytes_.holds(slice_.symbols.offset, slice_.symbols.size) || !bytes_.holds(slice_.strings.offset, slice_.strings.size)) {
       damaged("the symbol table runs past the end of the slice");
     }
   }
@@ -247,9 +246,7 @@ Slice read_slice(const Bytes& file, SliceRange range) {
   if (!big && magic != thin_magic && magic != thin_magic_32) {
     damaged("the slice at byte " + std::to_string(range.offset) + " does not begin with a Mach-O magic number");
   }
-  const auto field = [&](std::uint64_t offset) {
-    return big ? bytes.big<std::uint32_t>(offset) : bytes.little<std::uint32_t>(offset);
-  };
+  const auto field = [&](std::uint64_t offset) { return big ? bytes.big<std::uint32_t>(offset) : bytes.little<std::uint32_t>(offset); };
   slice.cpu_type = field(4);
   slice.cpu_subtype = field(8);
   slice.cpu = cpu_of(slice.cpu_type, slice.cpu_subtype);
@@ -300,8 +297,8 @@ MachO MachO::parse(std::span<const std::byte> data) {
     Slice slice = read_slice(file, range);
     const Cpu promised = cpu_of(header.big<std::uint32_t>(0), header.big<std::uint32_t>(4));
     if (promised != slice.cpu) {
-      damaged("the universal header says " + std::string(shown(promised)) + " where the slice is " +
-              std::string(shown(slice.cpu)) + ": it was relabelled");
+      damaged("the universal header says " + std::string(shown(promised)) + " where the slice is " + std::string(shown(slice.cpu)) +
+              ": it was relabelled");
     }
     if (out.find(slice.cpu) && slice.cpu != Cpu::other) {
       damaged("the universal file has two slices for " + std::string(shown(slice.cpu)));
@@ -321,8 +318,7 @@ std::span<const std::byte> slice_bytes(std::span<const std::byte> file, const Sl
 }
 
 std::string_view shown(Cpu cpu) {
-  static constexpr std::string_view names[] = {"arm64", "arm64e",   "x86_64",  "x86_64h",
-                                               "i386",  "arm64_32", "powerpc", "unknown"};
+  static constexpr std::string_view names[] = {"arm64", "arm64e", "x86_64", "x86_64h", "i386", "arm64_32", "powerpc", "unknown"};
   return names[static_cast<std::size_t>(cpu)];
 }
 

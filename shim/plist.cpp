@@ -18,8 +18,7 @@ constexpr int max_depth = 64;
 }
 
 std::string unescaped(std::string_view text) {
-  static constexpr std::pair<std::string_view, char> names[] = {
-      {"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}};
+  static constexpr std::pair<std::string_view, char> names[] = {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}};
   std::string out;
   while (!text.empty()) {
     const auto amp = text.find('&');
@@ -275,8 +274,7 @@ PropertyDict parse_entitlements_der(std::span<const std::byte> data) {
     if (pair.tag != 0x30 || key.tag != 0x0c) {
       damaged("an entry of the DER entitlements is not a name and a value");
     }
-    dict.insert_or_assign(std::string(key.content.text(0, key.content.size())),
-                          der_value(read_element(pair.content, key.end)));
+    dict.insert_or_assign(std::string(key.content.text(0, key.content.size())), der_value(read_element(pair.content, key.end)));
     at = pair.end;
   }
   return dict;

@@ -59,8 +59,8 @@ Reason read_others(const Settings& settings, Policy& policy) {
                           Reason::threadgroup_out_of_range, policy.threadgroup_memory);
       r != Reason::none)
     return r;
-  if (auto r = parse_size(settings.working_set, kHighestWorkingSet, Reason::working_set_malformed,
-                          Reason::working_set_out_of_range, policy.working_set);
+  if (auto r = parse_size(settings.working_set, kHighestWorkingSet, Reason::working_set_malformed, Reason::working_set_out_of_range,
+                          policy.working_set);
       r != Reason::none)
     return r;
   if (!parse_switch(settings.inherit, policy.inherit)) return Reason::inherit_malformed;

@@ -26,9 +26,8 @@ inline constexpr char kInheritVariable[] = "LUMELIFT_INHERIT";
 inline constexpr char kReceiptVariable[] = "LUMELIFT_RECEIPT";
 inline constexpr char kTraceVariable[] = "LUMELIFT_TRACE";
 inline constexpr char kVerboseVariable[] = "LUMELIFT_VERBOSE";
-inline constexpr const char* kVariables[] = {kCeilingVariable, kThreadgroupVariable, kWorkingSetVariable,
-                                             kOnlyVariable,    kInheritVariable,     kReceiptVariable,
-                                             kTraceVariable,   kVerboseVariable};
+inline constexpr const char* kVariables[] = {kCeilingVariable, kThreadgroupVariable, kWorkingSetVariable, kOnlyVariable,
+                                             kInheritVariable, kReceiptVariable,     kTraceVariable,      kVerboseVariable};
 
 /// The environment as text, and the name of the running program. Owns nothing.
 struct Settings {
@@ -93,12 +92,8 @@ struct Policy {
   [[nodiscard]] bool raises() const noexcept { return reason == Reason::none; }
   [[nodiscard]] bool needs_hooks() const noexcept { return raises() || trace; }
 
-  [[nodiscard]] bool family(int64_t value, bool stock) const noexcept {
-    return stock || (value >= kApple1 && value <= ceiling);
-  }
-  [[nodiscard]] uint64_t threadgroup(uint64_t stock) const noexcept {
-    return stock > threadgroup_memory ? stock : threadgroup_memory;
-  }
+  [[nodiscard]] bool family(int64_t value, bool stock) const noexcept { return stock || (value >= kApple1 && value <= ceiling); }
+  [[nodiscard]] uint64_t threadgroup(uint64_t stock) const noexcept { return stock > threadgroup_memory ? stock : threadgroup_memory; }
   [[nodiscard]] uint64_t working(uint64_t stock) const noexcept { return stock > working_set ? stock : working_set; }
 };
 

@@ -82,8 +82,7 @@ bool parse(int argc, char** argv, Options& options) {
     bool good = false;
     if (strcmp(name, "--expect") == 0) good = parse_kind(argv[i], options.expectation.kind);
     if (strcmp(name, "--ceiling") == 0) good = parse_ceiling(argv[i], options.expectation.ceiling);
-    if (strcmp(name, "--threadgroup-memory") == 0)
-      good = parse_decimal(argv[i], options.expectation.threadgroup_memory);
+    if (strcmp(name, "--threadgroup-memory") == 0) good = parse_decimal(argv[i], options.expectation.threadgroup_memory);
     if (strcmp(name, "--receipt") == 0) good = (options.receipt = argv[i])[0] != '\0';
     if (!good) return false;
   }
@@ -221,8 +220,7 @@ void render_text(const Report& report, Text& out) {
     if (report.checks[i].message[0] != '\0') out.put("  ").put(report.checks[i].message);
     out.put('\n');
   }
-  for (size_t i = 0; i < report.judgement.count; ++i)
-    row(out, "problem"), out.put(report.judgement.problems[i]).put('\n');
+  for (size_t i = 0; i < report.judgement.count; ++i) row(out, "problem"), out.put(report.judgement.problems[i]).put('\n');
 }
 
 int prove_assertions() {
@@ -253,8 +251,7 @@ int probe(Options& options) {
     report.functional = true;
     run_checks(report.devices.chosen(), report.checks);
     for (const Check& check : report.checks)
-      if (check.result != Check::Result::pass && report.status != Exit::over_broad)
-        report.status = Exit::functional_failure;
+      if (check.result != Check::Result::pass && report.status != Exit::over_broad) report.status = Exit::functional_failure;
   }
   Text out(buffer);
   if (options.text)

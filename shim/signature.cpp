@@ -178,8 +178,7 @@ std::string hex(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-SignatureCheck check_signature(std::span<const std::byte> slice_bytes, const CodeSignature& signature,
-                               const Hash256& hash) {
+SignatureCheck check_signature(std::span<const std::byte> slice_bytes, const CodeSignature& signature, const Hash256& hash) {
   SignatureCheck check;
   const bool whole = signature.hash_type == 2 && signature.hash_size == 32;
   const bool cut = signature.hash_type == 3 && signature.hash_size == 20;

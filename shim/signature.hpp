@@ -79,7 +79,6 @@ struct SignatureCheck {
 
 /// Recomputes every hash that the signature holds of this file. `slice` must be the bytes that `signature` was read
 /// from.
-[[nodiscard]] SignatureCheck check_signature(std::span<const std::byte> slice, const CodeSignature& signature,
-                                             const Hash256& hash);
+[[nodiscard]] SignatureCheck check_signature(std::span<const std::byte> slice, const CodeSignature& signature, const Hash256& hash);
 
 }  // namespace lumelift

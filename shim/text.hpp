@@ -92,10 +92,7 @@ class Text {
   static size_t utf8_length(const char* text) {
     auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char lead = at(0);
-    const size_t size = lead >= 0xc2 && lead <= 0xdf   ? 2
-                        : (lead & 0xf0) == 0xe0        ? 3
-                        : lead >= 0xf0 && lead <= 0xf4 ? 4
-                                                       : 0;
+    const size_t size = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
     for (size_t i = 1; i < size; ++i)
       if ((at(i) & 0xc0) != 0x80) return 0;
     if (lead == 0xe0 && at(1) < 0xa0) return 0;  // overlong

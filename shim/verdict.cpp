@@ -58,10 +58,8 @@ Judgement judge(const Answers& answers, const Expectation& expectation) noexcept
   // A guest that reports more by itself than a low ceiling asks for is no fault of the profile.
   if (answers.highest_apple() > ceiling && answers.highest_apple() > kStockFamily)
     result.problem("an Apple family above the ceiling is answered with yes");
-  if (answers.family(5001))
-    result.problem("Metal 3 is claimed: programs would use objects that this device cannot make");
-  if (answers.family(5002))
-    result.problem("Metal 4 is claimed: programs would use objects that this device cannot make");
+  if (answers.family(5001)) result.problem("Metal 3 is claimed: programs would use objects that this device cannot make");
+  if (answers.family(5002)) result.problem("Metal 4 is claimed: programs would use objects that this device cannot make");
   if (answers.beyond != 0) result.problem("families that do not exist are answered with yes");
   if (has_hole(answers)) result.problem("an Apple family below the highest one is answered with no");
   if (result.count != 0)
@@ -76,8 +74,7 @@ bool holds(const Answers& answers, const Expectation& expectation, Judgement& ju
     if (judgement.verdict == Verdict::unlocked) judgement.problem("expected stock answers, but families are raised");
     return judgement.verdict == Verdict::stock || judgement.verdict == Verdict::physical;
   }
-  if (judgement.verdict == Verdict::stock)
-    judgement.problem("expected raised answers, but they are those of a stock guest");
+  if (judgement.verdict == Verdict::stock) judgement.problem("expected raised answers, but they are those of a stock guest");
   if (judgement.verdict != Verdict::unlocked) return false;
   bool good = true;
   if (expectation.ceiling != 0 && answers.highest_apple() != expectation.ceiling) {
@@ -94,8 +91,7 @@ bool holds(const Answers& answers, const Expectation& expectation, Judgement& ju
 Exit exit_status(const Answers& answers, const Expectation& expectation, Judgement& judgement) noexcept {
   if (judgement.verdict == Verdict::no_device) return Exit::no_device;
   if (judgement.verdict == Verdict::over_broad) return Exit::over_broad;
-  if (expectation.kind != Expectation::Kind::nothing)
-    return holds(answers, expectation, judgement) ? Exit::stock : Exit::not_as_expected;
+  if (expectation.kind != Expectation::Kind::nothing) return holds(answers, expectation, judgement) ? Exit::stock : Exit::not_as_expected;
   switch (judgement.verdict) {
     case Verdict::unlocked:
       return Exit::unlocked;

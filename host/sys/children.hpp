@@ -26,7 +26,10 @@ class Children {
   /// Waits at most `longest` until a command ends or a signal arrives, and returns those that ended. `said` gets every
   /// whole line that a command writes to standard error meanwhile.
   using Listener = std::function<void(Key, std::string_view line)>;
-  struct Ended { Key key; Outcome outcome; };
+  struct Ended {
+    Key key;
+    Outcome outcome;
+  };
   [[nodiscard]] std::vector<Ended> wait(Milliseconds longest, const Listener& said);
   /// Sends a signal to each command, not to what it started itself.
   void signal_all(int signal);

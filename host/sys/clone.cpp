@@ -50,12 +50,12 @@ void clone_or_link(const std::filesystem::path& source, const std::filesystem::p
     return;
   }
   throw Error(ErrorKind::failed, "file-unwritable",
-              fmt::format("{} can be neither a clone of {} nor a link to it: {}", target.string(), source.string(),
-                          std::strerror(errno)));
+              fmt::format("{} can be neither a clone of {} nor a link to it: {}", target.string(), source.string(), std::strerror(errno)));
 }
 
 bool one_file_system(const std::filesystem::path& one, const std::filesystem::path& other) {
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   return ::stat(one.c_str(), &first) == 0 && ::stat(other.c_str(), &second) == 0 && first.st_dev == second.st_dev;
 }
 

@@ -26,14 +26,25 @@ enum class ErrorKind {
 /// secret.
 class Error : public std::exception {
  public:
-  Error(ErrorKind kind, std::string id, std::string message)
-      : kind_(kind), id_(std::move(id)), message_(std::move(message)) {}
+  Error(ErrorKind kind, std::string id, std::string message) : kind_(kind), id_(std::move(id)), message_(std::move(message)) {}
 
   /// Adds a fact below the message (innermost first, as the exception travels up). Returns *this for `throw E.note()`.
-  Error& note(std::string detail) & { details_.push_back(std::move(detail)); return *this; }
-  Error&& note(std::string detail) && { details_.push_back(std::move(detail)); return std::move(*this); }
-  Error& fix(std::string next_step) & { fix_ = std::move(next_step); return *this; }
-  Error&& fix(std::string next_step) && { fix_ = std::move(next_step); return std::move(*this); }
+  Error& note(std::string detail) & {
+    details_.push_back(std::move(detail));
+    return *this;
+  }
+  Error&& note(std::string detail) && {
+    details_.push_back(std::move(detail));
+    return std::move(*this);
+  }
+  Error& fix(std::string next_step) & {
+    fix_ = std::move(next_step);
+    return *this;
+  }
+  Error&& fix(std::string next_step) && {
+    fix_ = std::move(next_step);
+    return std::move(*this);
+  }
   /// Re-classifies on the way up: a failure whose undo was incomplete becomes ErrorKind::incomplete.
   void reclassify(ErrorKind kind) noexcept { kind_ = kind; }
 

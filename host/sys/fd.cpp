@@ -22,7 +22,9 @@ int pipe_cloexec(int ends[2]) noexcept {
   return 0;
 }
 #else
-int pipe_cloexec(int ends[2]) noexcept { return ::pipe2(ends, O_CLOEXEC); }
+int pipe_cloexec(int ends[2]) noexcept {
+  return ::pipe2(ends, O_CLOEXEC);
+}
 #endif
 
 }  // namespace

@@ -11,7 +11,9 @@ class Fd {
   explicit Fd(int fd) noexcept : fd_(fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) { reset(std::exchange(other.fd_, -1)); }
+    if (this != &other) {
+      reset(std::exchange(other.fd_, -1));
+    }
     return *this;
   }
   Fd(const Fd&) = delete;

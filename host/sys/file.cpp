@@ -27,7 +27,9 @@ int flush(int fd) noexcept {
   return ::fcntl(fd, F_FULLFSYNC) == 0 ? 0 : ::fsync(fd);
 }
 #else
-int flush(int fd) noexcept { return ::fsync(fd); }
+int flush(int fd) noexcept {
+  return ::fsync(fd);
+}
 #endif
 
 [[noreturn]] void unreadable(const fs::path& path, std::string_view reason) {
@@ -84,8 +86,7 @@ void flush_folder(const fs::path& folder) {
 }
 
 [[noreturn]] void unusable(const fs::path& path, std::string_view reason, std::string fix) {
-  throw Error(ErrorKind::failed, "state-folder-unusable",
-              fmt::format("the state folder {} cannot be used: {}", path.string(), reason))
+  throw Error(ErrorKind::failed, "state-folder-unusable", fmt::format("the state folder {} cannot be used: {}", path.string(), reason))
       .fix(std::move(fix));
 }
 
@@ -196,8 +197,7 @@ FileLock::FileLock(const fs::path& path, std::string_view purpose, const Deadlin
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) unusable(path, errno);
     if (patience.expired()) {
-      throw Error(ErrorKind::busy, "lock-held",
-                  fmt::format("{} is locked by {}", path.filename().string(), holder_text(fd_.get())))
+      throw Error(ErrorKind::busy, "lock-held", fmt::format("{} is locked by {}", path.filename().string(), holder_text(fd_.get())))
           .fix("wait for it to end, then try again");
     }
     pause(nap, patience);
@@ -222,8 +222,8 @@ std::string stamp(const struct ::stat& about) {
 #else
   const auto modified = about.st_mtim, changed = about.st_ctim;
 #endif
-  return fmt::format("{}:{}.{:09}:{}.{:09}:{}:{}", about.st_size, modified.tv_sec, modified.tv_nsec, changed.tv_sec,
-                     changed.tv_nsec, about.st_ino, about.st_dev);
+  return fmt::format("{}:{}.{:09}:{}.{:09}:{}:{}", about.st_size, modified.tv_sec, modified.tv_nsec, changed.tv_sec, changed.tv_nsec,
+                     about.st_ino, about.st_dev);
 }
 
 }  // namespace lumelift::sys

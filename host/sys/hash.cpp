@@ -18,7 +18,9 @@
 
 namespace lumelift::sys {
 
-std::string crypto_version() { return OpenSSL_version(OPENSSL_VERSION); }
+std::string crypto_version() {
+  return OpenSSL_version(OPENSSL_VERSION);
+}
 
 struct Sha256::Context {
   EVP_MD_CTX* evp = EVP_MD_CTX_new();
@@ -53,7 +55,9 @@ void Sha256::update(std::span<const std::byte> bytes) {
   require(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()));
 }
 
-void Sha256::update(std::string_view bytes) { update(std::as_bytes(std::span(bytes))); }
+void Sha256::update(std::string_view bytes) {
+  update(std::as_bytes(std::span(bytes)));
+}
 
 std::string Sha256::hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];

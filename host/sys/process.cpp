@@ -43,8 +43,7 @@ class Environment {
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string_view text(*entry);
       const std::string_view name = text.substr(0, text.find('='));
-      const bool replaced =
-          std::any_of(additions.begin(), additions.end(), [&](const auto& addition) { return addition.first == name; });
+      const bool replaced = std::any_of(additions.begin(), additions.end(), [&](const auto& addition) { return addition.first == name; });
       if (!replaced) texts_.emplace_back(text);
     }
     for (auto& text : texts_) pointers_.push_back(text.data());
@@ -117,7 +116,9 @@ pid_t start(const Command& command, int in, int out, int err) {
 class Child {
  public:
   enum class Noted { yes, no };
-  Child(const Command& command, Outcome& outcome, Noted noted) : command_(command), outcome_(outcome), noted_(noted == Noted::yes) { spawn(); }
+  Child(const Command& command, Outcome& outcome, Noted noted) : command_(command), outcome_(outcome), noted_(noted == Noted::yes) {
+    spawn();
+  }
   ~Child() {
     if (pid_ <= 0) return;
     ::kill(-pid_, SIGKILL);
@@ -163,8 +164,10 @@ class Child {
   /// Takes what the streams hold now, without waiting for a grandchild that keeps them open.
   void drain() {
     const Deadline end = Deadline::in(drain_grace);
-    while (out_ && !end.expired() && take(out_, outcome_.out)) {}
-    while (err_ && !end.expired() && take(err_, outcome_.err)) {}
+    while (out_ && !end.expired() && take(out_, outcome_.out)) {
+    }
+    while (err_ && !end.expired() && take(err_, outcome_.err)) {
+    }
   }
 
   /// Ends the whole group: SIGTERM, then SIGKILL for what is left.
@@ -184,7 +187,8 @@ class Child {
   int reap() {
     int status = 0;
     if (noted_) note_child_group(0);
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
     pid_ = -1;
     return status;
   }
@@ -296,7 +300,8 @@ Companion::Companion(std::vector<std::string> argv, const Fd& stream) {
 
 Companion::~Companion() {
   ::kill(-pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 std::string Companion::said() {
@@ -332,7 +337,9 @@ struct Children::Entry {
 
 Children::Children() = default;
 Children::~Children() = default;
-std::size_t Children::count() const { return entries_.size(); }
+std::size_t Children::count() const {
+  return entries_.size();
+}
 
 void Children::start(Key key, Command command, const Deadline& deadline) {
   entries_.push_back(std::make_unique<Entry>(key, std::move(command), deadline));
@@ -374,7 +381,9 @@ std::vector<Children::Ended> Children::wait(Milliseconds longest, const Listener
   return ended;
 }
 
-void observe_runs(RunObserver observer) { observer_slot() = std::move(observer); }
+void observe_runs(RunObserver observer) {
+  observer_slot() = std::move(observer);
+}
 
 std::string shown(const std::vector<std::string>& argv) {
   const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_./:=@,+%", c) != nullptr; };

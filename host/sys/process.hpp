@@ -17,8 +17,8 @@ namespace lumelift::sys {
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> env = {};  ///< set on top of our own environment
-  std::string input = {};  ///< fed to standard input, which is then closed; needs arm_signals() (SIGPIPE)
-  std::size_t output_cap = 4u << 20;                          ///< bytes kept of each stream; the rest is drained and dropped
+  std::string input = {};             ///< fed to standard input, which is then closed; needs arm_signals() (SIGPIPE)
+  std::size_t output_cap = 4u << 20;  ///< bytes kept of each stream; the rest is drained and dropped
 };
 
 /// How a child ended. Exactly one of `status`, `signal` and `timed_out` says so.
@@ -41,8 +41,8 @@ struct Outcome {
 /// "host-tool-missing" when the program is not there, Interrupted after killing the group.
 [[nodiscard]] Outcome run(const Command& command, const Deadline& deadline);
 
-/// A program that runs beside us with one socket or file as its standard input and output; without one it reads nothing. Owns the process: its whole group
-/// is killed, and it is reaped, when this object ends. Never blocks. Throws Error "host-tool-missing", "host-no-process".
+/// A program that runs beside us with one socket or file as its standard input and output; without one it reads nothing. Owns the process:
+/// its whole group is killed, and it is reaped, when this object ends. Never blocks. Throws Error "host-tool-missing", "host-no-process".
 class Companion {
  public:
   explicit Companion(std::vector<std::string> argv, const Fd& stream = Fd());

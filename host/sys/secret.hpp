@@ -15,7 +15,11 @@ class Secret {
   Secret& operator=(const Secret&) = default;
   Secret(Secret&& other) noexcept : value_(std::move(other.value_)) { other.wipe(); }
   Secret& operator=(Secret&& other) noexcept {
-    if (this != &other) { wipe(); value_ = std::move(other.value_); other.wipe(); }
+    if (this != &other) {
+      wipe();
+      value_ = std::move(other.value_);
+      other.wipe();
+    }
     return *this;
   }
   ~Secret() { wipe(); }

@@ -26,18 +26,18 @@ extern "C" void lumelift_relay_signal(int signal) {
 constexpr std::array relayed{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
 
 constexpr std::array<std::pair<int, const char*>, 13> names{{{SIGHUP, "HUP"},
-                                                            {SIGINT, "INT"},
-                                                            {SIGQUIT, "QUIT"},
-                                                            {SIGILL, "ILL"},
-                                                            {SIGABRT, "ABRT"},
-                                                            {SIGFPE, "FPE"},
-                                                            {SIGKILL, "KILL"},
-                                                            {SIGUSR1, "USR1"},
-                                                            {SIGSEGV, "SEGV"},
-                                                            {SIGUSR2, "USR2"},
-                                                            {SIGPIPE, "PIPE"},
-                                                            {SIGALRM, "ALRM"},
-                                                            {SIGTERM, "TERM"}}};
+                                                             {SIGINT, "INT"},
+                                                             {SIGQUIT, "QUIT"},
+                                                             {SIGILL, "ILL"},
+                                                             {SIGABRT, "ABRT"},
+                                                             {SIGFPE, "FPE"},
+                                                             {SIGKILL, "KILL"},
+                                                             {SIGUSR1, "USR1"},
+                                                             {SIGSEGV, "SEGV"},
+                                                             {SIGUSR2, "USR2"},
+                                                             {SIGPIPE, "PIPE"},
+                                                             {SIGALRM, "ALRM"},
+                                                             {SIGTERM, "TERM"}}};
 
 }  // namespace
 

@@ -50,11 +50,17 @@ void handle(int signal) {
 
 }  // namespace
 
-Deadline Deadline::in(Milliseconds span) { return Deadline(Clock::now() + span); }
+Deadline Deadline::in(Milliseconds span) {
+  return Deadline(Clock::now() + span);
+}
 
-Deadline Deadline::at_most(Milliseconds span) const { return Deadline(std::min(at_, Clock::now() + span)); }
+Deadline Deadline::at_most(Milliseconds span) const {
+  return Deadline(std::min(at_, Clock::now() + span));
+}
 
-bool Deadline::expired() const { return left() == Milliseconds{0}; }
+bool Deadline::expired() const {
+  return left() == Milliseconds{0};
+}
 
 Milliseconds Deadline::left() const {
   // Rounded up: a poll() for the time left must not wake just before the deadline and spin.
@@ -63,7 +69,9 @@ Milliseconds Deadline::left() const {
 
 Stopwatch::Stopwatch() : start_(Clock::now()) {}
 
-Milliseconds Stopwatch::elapsed() const { return std::chrono::duration_cast<Milliseconds>(Clock::now() - start_); }
+Milliseconds Stopwatch::elapsed() const {
+  return std::chrono::duration_cast<Milliseconds>(Clock::now() - start_);
+}
 
 void arm_signals() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -76,19 +84,29 @@ void arm_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal);
 }
 
-int pending_signal() noexcept { return pending.load(); }
+int pending_signal() noexcept {
+  return pending.load();
+}
 
 void check_interrupt() {
   const int signal = pending.load();
   if (signal != 0 && shields.load() == 0) throw Interrupted{signal};
 }
 
-void note_child_group(int group) noexcept { child_group = group; }
+void note_child_group(int group) noexcept {
+  child_group = group;
+}
 
-int interrupt_fd() noexcept { return shields.load() == 0 ? wake_read.load() : -1; }
+int interrupt_fd() noexcept {
+  return shields.load() == 0 ? wake_read.load() : -1;
+}
 
-Shield::Shield() noexcept { ++shields; }
-Shield::~Shield() { --shields; }
+Shield::Shield() noexcept {
+  ++shields;
+}
+Shield::~Shield() {
+  --shields;
+}
 
 void pause(Milliseconds span, const Deadline& deadline) {
   const Deadline end = deadline.at_most(span);

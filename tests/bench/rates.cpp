@@ -66,14 +66,12 @@ int main(int argc, char** argv) {
       const std::string block(way.block, 'x');
       const sys::Stopwatch watch;
       way.send(session, argv[5], block, bytes);
-      way.rates.push_back(static_cast<double>(bytes) / 1000.0 /
-                          static_cast<double>(std::max<long>(watch.elapsed().count(), 1)));
+      way.rates.push_back(static_cast<double>(bytes) / 1000.0 / static_cast<double>(std::max<long>(watch.elapsed().count(), 1)));
     }
   }
   for (const auto& way : ways) {
-    std::fputs(fmt::format("{}  {} MiB blocks  {:4.0f} MB/s  ({:.0f} to {:.0f})\n", way.name, way.block >> 20,
-                           median(way.rates), *std::min_element(way.rates.begin(), way.rates.end()),
-                           *std::max_element(way.rates.begin(), way.rates.end()))
+    std::fputs(fmt::format("{}  {} MiB blocks  {:4.0f} MB/s  ({:.0f} to {:.0f})\n", way.name, way.block >> 20, median(way.rates),
+                           *std::min_element(way.rates.begin(), way.rates.end()), *std::max_element(way.rates.begin(), way.rates.end()))
                    .c_str(),
                stdout);
   }

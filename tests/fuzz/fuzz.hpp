@@ -10,7 +10,9 @@
 
 namespace lumelift::fuzz {
 
-inline std::string_view text_of(const std::uint8_t* data, std::size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
 
 /// An Error is an answer; whatever else comes out of a reader is a finding.
 template <class Function>
@@ -23,7 +25,9 @@ void tolerate(Function function) {
 
 /// What must hold for every input.
 inline void require(bool held, const char* what) {
-  if (held) { return; }
+  if (held) {
+    return;
+  }
   std::fprintf(stderr, "does not hold: %s\n", what);
   std::abort();
 }

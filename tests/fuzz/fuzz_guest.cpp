@@ -1,4 +1,5 @@
-// What scripts of ours print in a guest: facts, files, transfers, mapped libraries, launchd's jobs, its clock; logs; replies of its servers.
+// What scripts of ours print in a guest: facts, files, transfers, mapped libraries, launchd's jobs, its clock; logs; replies of its
+// servers.
 #include "cli/log_text.hpp"
 #include "fuzz.hpp"
 #include "remote/guest_parse.hpp"
@@ -13,7 +14,9 @@ using namespace lumelift;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto text = fuzz::text_of(data, size);
   const auto answer = unframe(text);
-  if (answer) { fuzz::require(answer->body.size() < size, "a frame holds less than what surrounds it"); }
+  if (answer) {
+    fuzz::require(answer->body.size() < size, "a frame holds less than what surrounds it");
+  }
   const auto body = answer ? std::string_view(answer->body) : text;
   (void)parse_records(body);
   fuzz::tolerate([&] {
@@ -21,7 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(facts.home.starts_with('/'), "a home is absolute");
   });
   const std::size_t count = size % 5;
-  if (const auto seen = parse_look(body, count)) { fuzz::require(seen->size() == count, "one answer for each path"); }
+  if (const auto seen = parse_look(body, count)) {
+    fuzz::require(seen->size() == count, "one answer for each path");
+  }
   const auto job = parse_job(body);
   (void)job.draining();
   (void)refusal("/path", answer.value_or(ScriptAnswer{}), size);

@@ -16,7 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto once = sanitiser.clean(text);
   fuzz::require(sanitiser.clean(once) == once, "cleaning twice is cleaning once");
   auto arm = parse_arm(text, "input.json");
-  if (!arm) { return 0; }
+  if (!arm) {
+    return 0;
+  }
   Arm other = *arm;
   arm->role = Role::stock;
   other.role = Role::unlocked;

@@ -22,13 +22,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::tolerate([&] {
     const Workload workload = load_workload(path);
     fuzz::require(!workload.name.empty() && !workload.agents.empty(), "a workload has a name and an agent");
-    for (const auto& agent : workload.agents) { fuzz::require(!agent.executable.empty() && !agent.label.empty(), "an agent has a program and a label"); }
+    for (const auto& agent : workload.agents) {
+      fuzz::require(!agent.executable.empty() && !agent.label.empty(), "an agent has a program and a label");
+    }
   });
   fuzz::tolerate([&] {
     const Fleet fleet = Fleet::load(path, "/home/me");
     fuzz::require(fleet.guest_limit(std::nullopt) >= 1, "a fleet has room for a guest");
     std::vector<std::string> unmatched;
-    const std::vector<Vm> listed{{.name = "ci-1", .os = "macOS", .status = "running"}, {.name = "ci-2", .os = "macOS", .status = "stopped"}};
+    const std::vector<Vm> listed{{.name = "ci-1", .os = "macOS", .status = "running"},
+                                 {.name = "ci-2", .os = "macOS", .status = "stopped"}};
     for (const auto& host : fleet.hosts()) {
       fuzz::require(!host.name.empty() && host.name.front() != '-', "a host has a name that is no option");
       fuzz::tolerate([&] { (void)fleet.vms(host.name, listed, unmatched); });
@@ -40,7 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::tolerate([&] {
     const auto value = YamlValue::parse(fuzz::text_of(data, size), "input", "input-invalid");
     if (value.is_map()) {
-      for (const auto& [key, entry] : value.entries()) { fuzz::tolerate([&, &k = key, &e = entry] { (void)k.string(), (void)e.text(); }); }
+      for (const auto& [key, entry] : value.entries()) {
+        fuzz::tolerate([&, &k = key, &e = entry] { (void)k.string(), (void)e.text(); });
+      }
     }
   });
   return 0;

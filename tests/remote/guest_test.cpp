@@ -17,7 +17,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-sys::Deadline soon() { return sys::Deadline::in(30s); }
+sys::Deadline soon() {
+  return sys::Deadline::in(30s);
+}
 
 void put(const fs::path& file, std::string_view content, unsigned mode = 0644) {
   std::ofstream(file, std::ios::binary) << content;
@@ -25,9 +27,8 @@ void put(const fs::path& file, std::string_view content, unsigned mode = 0644) {
 }
 
 /// Names that break careless quoting, listings and checksum lines.
-const std::vector<std::string> odd_names{"a b",       "it's",        "$(touch x)", "`id`",          "-rf",  "a\\b",
-                                         "new\nline", "\\leading",   "caf\xc3\xa9", "cafe\xcc\x81", "#x;y", "*",
-                                         "~",         std::string(255, 'n')};
+const std::vector<std::string> odd_names{"a b",       "it's",        "$(touch x)",   "`id`", "-rf", "a\\b", "new\nline",
+                                         "\\leading", "caf\xc3\xa9", "cafe\xcc\x81", "#x;y", "*",   "~",    std::string(255, 'n')};
 
 std::string agent_text(const std::string& home, const std::string& label, std::vector<std::string> arguments) {
   AgentSpec spec;
@@ -86,7 +87,9 @@ TEST_CASE("R92, R94: looking at odd names") {
   }
   ::symlink("/etc/passwd", (folder + "/link").c_str());
   ::mkfifo((folder + "/fifo").c_str(), 0600);
-  for (const auto* more : {"/link", "/fifo", "", "/missing"}) { paths.push_back(folder + more); }
+  for (const auto* more : {"/link", "/fifo", "", "/missing"}) {
+    paths.push_back(folder + more);
+  }
   const auto seen = guest.look(paths, soon());
   REQUIRE(seen.size() == paths.size());
   for (std::size_t i = 0; i < odd_names.size(); ++i) {
@@ -182,7 +185,8 @@ TEST_CASE("an agent is loaded, seen and removed") {
   const auto plist = lab.home() + "/io.test.plist";
   const auto text = agent_text(lab.home(), "io.test", {"/bin/sleep", "100"});
   CHECK_FALSE(guest.lint_and_agent(text, "gui/501", "io.lumelift.none").loaded);
-  CHECK(error_id([&] { (void)guest.lint_and_agent("<plist><dict>&</dict></plist>", "gui/501", "io.lumelift.none"); }) == "agent-plist-refused");
+  CHECK(error_id([&] { (void)guest.lint_and_agent("<plist><dict>&</dict></plist>", "gui/501", "io.lumelift.none"); }) ==
+        "agent-plist-refused");
   put(plist, text);
   CHECK_FALSE(guest.agent("gui/501", "io.test").loaded);
   guest.bootout("gui/501", "io.test", soon());
@@ -194,12 +198,10 @@ TEST_CASE("an agent is loaded, seen and removed") {
   CHECK(seen.runs == 1);
   CHECK_FALSE(seen.disabled);
   CHECK(std::find(seen.environment.begin(), seen.environment.end(),
-                  std::pair<std::string, std::string>("LUMELIFT_RECEIPT", lab.home() + "/receipt")) !=
-        seen.environment.end());
+                  std::pair<std::string, std::string>("LUMELIFT_RECEIPT", lab.home() + "/receipt")) != seen.environment.end());
   guest.bootstrap("gui/501", "io.test", plist, soon());  // loaded already, from this very file
   put(lab.home() + "/other.plist", text);
-  CHECK(error_id([&] { guest.bootstrap("gui/501", "io.test", lab.home() + "/other.plist", soon()); }) ==
-        "agent-still-loaded");
+  CHECK(error_id([&] { guest.bootstrap("gui/501", "io.test", lab.home() + "/other.plist", soon()); }) == "agent-still-loaded");
   guest.bootout("gui/501", "io.test", soon());
   CHECK_FALSE(guest.agent("gui/501", "io.test").loaded);
 }
@@ -232,8 +234,7 @@ TEST_CASE("R47, R53: status 0 with nothing loaded, 37 with a job that comes") {
   auto session = liar.connect();
   const auto plist = liar.home() + "/io.test.plist";
   put(plist, agent_text(liar.home(), "io.test", {"/bin/sleep", "100"}));
-  CHECK(error_id([&] { Guest(session).bootstrap("gui/501", "io.test", plist, sys::Deadline::in(2s)); }) ==
-        "agent-not-loaded");
+  CHECK(error_id([&] { Guest(session).bootstrap("gui/501", "io.test", plist, sys::Deadline::in(2s)); }) == "agent-not-loaded");
   const LabGuest busy(R"({"bootstrap_error": 37})");
   auto other = busy.connect();
   const auto list = busy.home() + "/io.test.plist";

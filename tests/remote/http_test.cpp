@@ -15,7 +15,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-sys::Deadline soon() { return sys::Deadline::in(20s); }
+sys::Deadline soon() {
+  return sys::Deadline::in(20s);
+}
 
 /// Listens on a loopback port, takes one request up to `request_end`, sends `pieces` with a pause between, and closes.
 class OneReply {
@@ -34,18 +36,29 @@ class OneReply {
       char buffer[4096];
       while (!request.ends_with(request_end)) {
         const auto got = ::read(client, buffer, sizeof buffer);
-        if (got <= 0) { break; }
+        if (got <= 0) {
+          break;
+        }
         request.append(buffer, static_cast<std::size_t>(got));
       }
       for (const auto& piece : pieces) {
-        if (::write(client, piece.data(), piece.size()) < 0) { break; }
+        if (::write(client, piece.data(), piece.size()) < 0) {
+          break;
+        }
         std::this_thread::sleep_for(20ms);
       }
       ::close(client);
     });
   }
-  ~OneReply() { join(); ::close(fd_); }
-  void join() { if (thread_.joinable()) { thread_.join(); } }
+  ~OneReply() {
+    join();
+    ::close(fd_);
+  }
+  void join() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
 
   int port = 0;
   std::string request;
@@ -99,7 +112,8 @@ TEST_CASE("what is no HTTP reply is refused, what is not whole yet is waited for
   CHECK(refused("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"));
   CHECK(refused("HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nabc"));
   CHECK(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nabc"));
-  for (const std::string_view part : {"", "HTTP/1.0 200", "HTTP/1.0 200 OK\r\n\r", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\na", "HTTP/1.0 200 OK\r\n\r\nabc"}) {
+  for (const std::string_view part :
+       {"", "HTTP/1.0 200", "HTTP/1.0 200 OK\r\n\r", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\na", "HTTP/1.0 200 OK\r\n\r\nabc"}) {
     CHECK_FALSE(http_reply(part, false));
   }
   CHECK(http_reply("HTTP/1.0 200 OK\r\n\r\nabc", true)->body == "abc");

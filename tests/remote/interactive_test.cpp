@@ -13,7 +13,9 @@ using namespace lumelift::test;
 
 namespace {
 
-sys::Deadline soon() { return sys::Deadline::in(sys::Milliseconds{20'000}); }
+sys::Deadline soon() {
+  return sys::Deadline::in(sys::Milliseconds{20'000});
+}
 
 struct Heard {
   std::string out, err;
@@ -45,7 +47,9 @@ TEST_CASE("input follows as it comes, and its end") {
   heard.with.every = sys::Milliseconds{10};
   heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
     // The next line goes out only when the last one has come back.
-    if (std::count(heard.out.begin(), heard.out.end(), '\n') < written) { return std::nullopt; }
+    if (std::count(heard.out.begin(), heard.out.end(), '\n') < written) {
+      return std::nullopt;
+    }
     if (written == 3) {
       pipe.write = sys::Fd();
     } else if (pipe.write.get() >= 0 && ::write(pipe.write.get(), "line\n", 5) == 5) {
@@ -84,11 +88,15 @@ TEST_CASE("a terminal that changes its size says so to the command") {
   heard.with.every = sys::Milliseconds{50};
   bool resized = false;
   heard.with.on_wake = [&]() -> std::optional<sys::WindowSize> {
-    if (resized || heard.out.find("33 91") == std::string::npos) { return std::nullopt; }
+    if (resized || heard.out.find("33 91") == std::string::npos) {
+      return std::nullopt;
+    }
     resized = true;
     return sys::WindowSize{100, 40};
   };
-  const auto ending = session.interact("trap 'stty size; exit 5' WINCH; stty size; i=0; while [ $i -lt 80 ]; do sleep 0.1; i=$((i+1)); done", heard.with, sys::Deadline::in(sys::Milliseconds{20'000}));
+  const auto ending =
+      session.interact("trap 'stty size; exit 5' WINCH; stty size; i=0; while [ $i -lt 80 ]; do sleep 0.1; i=$((i+1)); done", heard.with,
+                       sys::Deadline::in(sys::Milliseconds{20'000}));
   CHECK(ending.status == 5);
   CHECK(heard.out.find("40 100") != std::string::npos);
 }

@@ -40,14 +40,18 @@ int free_port() {
 
 TempFolder::TempFolder() {
   std::string name = "/tmp/lumelift-remote-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) { throw std::runtime_error("mkdtemp"); }
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw std::runtime_error("mkdtemp");
+  }
   path_ = name;
 }
 
 TempFolder::~TempFolder() {
   // A server that is just ending may take a file of its own away meanwhile, which ends one round early.
   std::error_code none;
-  for (int i = 0; i < 3 && fs::exists(path_, none); ++i) { fs::remove_all(path_, none); }
+  for (int i = 0; i < 3 && fs::exists(path_, none); ++i) {
+    fs::remove_all(path_, none);
+  }
 }
 
 fs::path TempFolder::write(const std::string& name, std::string_view content, unsigned mode) const {
@@ -67,7 +71,9 @@ std::string host_run(const std::vector<std::string>& argv, const std::string& in
 
 std::string joined(const Error& error) {
   auto text = error.id() + "\n" + error.message();
-  for (const auto& detail : error.details()) { text += "\n" + detail; }
+  for (const auto& detail : error.details()) {
+    text += "\n" + detail;
+  }
   return text + "\n" + error.fix();
 }
 
@@ -82,14 +88,18 @@ Server Server::openssh(const std::vector<std::string>& lines) {
   host_run({"cp", home + "/user_key.pub", home + "/authorized_keys"});
   fs::create_directory(home + "/home");
   std::string config;
-  for (const auto& line : lines) { config += line + "\n"; }
+  for (const auto& line : lines) {
+    config += line + "\n";
+  }
   config += fmt::format(
       "Port {}\nListenAddress 127.0.0.1\nHostKey {}/host_key\nAuthorizedKeysFile {}/authorized_keys\nStrictModes no\n"
       "UsePAM no\nPidFile none\nPrintMotd no\nPrintLastLog no\nPermitRootLogin yes\nUseDNS no\nPasswordAuthentication no\n"
       "KbdInteractiveAuthentication no\nSetEnv HOME={}/home ZDOTDIR={}/home\n",
       server.port_, home, home, home, home);
   server.folder_->write("sshd_config", config);
-  if (::geteuid() == 0) { fs::create_directories("/run/sshd"); }
+  if (::geteuid() == 0) {
+    fs::create_directories("/run/sshd");
+  }
   server.start({"/usr/sbin/sshd", "-D", "-E", home + "/log", "-f", home + "/sshd_config"});
   return server;
 }
@@ -115,7 +125,9 @@ void Server::start(const std::vector<std::string>& argv) {
     ::dup2(fd, 1);
     ::dup2(fd, 2);
     std::vector<char*> raw;
-    for (const auto& word : argv) { raw.push_back(const_cast<char*>(word.c_str())); }
+    for (const auto& word : argv) {
+      raw.push_back(const_cast<char*>(word.c_str()));
+    }
     raw.push_back(nullptr);
     ::execv(raw[0], raw.data());
     ::_exit(127);
@@ -131,22 +143,29 @@ void Server::start(const std::vector<std::string>& argv) {
   throw std::runtime_error("server did not start");
 }
 
-Server::Server(Server&& other) noexcept
-    : folder_(std::move(other.folder_)), pid_(std::exchange(other.pid_, -1)), port_(other.port_) {}
+Server::Server(Server&& other) noexcept : folder_(std::move(other.folder_)), pid_(std::exchange(other.pid_, -1)), port_(other.port_) {}
 
 Server::~Server() {
-  if (pid_ <= 0) { return; }
+  if (pid_ <= 0) {
+    return;
+  }
   ::kill(-pid_, SIGCONT);
   ::kill(-pid_, SIGTERM);
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
 }
 
-std::string Server::user() const { return ::getpwuid(::getuid())->pw_name; }
+std::string Server::user() const {
+  return ::getpwuid(::getuid())->pw_name;
+}
 
-Credentials Server::login() const { return {.user = user(), .key_file = key()}; }
+Credentials Server::login() const {
+  return {.user = user(), .key_file = key()};
+}
 
-Session Server::connect() const { return connect(login()); }
+Session Server::connect() const {
+  return connect(login());
+}
 
 Session Server::connect(const Credentials& credentials) const {
   Session session = greet();
@@ -161,8 +180,7 @@ Session Server::greet(std::string_view host_key) const {
 
 LabGuest::LabGuest(const std::string& options) {
   const auto where = (folder_.path() / "lab").string();
-  const auto line =
-      host_run({"/usr/bin/python3", LUMELIFT_SOURCE "/tests/remote/lab_guest.py", where, LUMELIFT_BUILD, options});
+  const auto line = host_run({"/usr/bin/python3", LUMELIFT_SOURCE "/tests/remote/lab_guest.py", where, LUMELIFT_BUILD, options});
   std::vector<std::string*> fields{&address_, &port_, &key_, &home_, &root_};
   std::size_t from = 0;
   for (auto* field : fields) {
@@ -178,9 +196,13 @@ LabGuest::~LabGuest() {
                  sys::Deadline::in(30s));
 }
 
-sys::Fd LabGuest::dial() const { return connect_tcp(address_, std::stoi(port_), sys::Deadline::in(20s)); }
+sys::Fd LabGuest::dial() const {
+  return connect_tcp(address_, std::stoi(port_), sys::Deadline::in(20s));
+}
 
-Session LabGuest::connect() const { return connect(dial()); }
+Session LabGuest::connect() const {
+  return connect(dial());
+}
 
 Session LabGuest::connect(Route route) const {
   const auto deadline = sys::Deadline::in(20s);
@@ -190,8 +212,7 @@ Session LabGuest::connect(Route route) const {
 }
 
 void LabGuest::fault(const std::vector<std::string>& words) const {
-  std::vector<std::string> argv{"/usr/bin/python3", LUMELIFT_SOURCE "/tests/lab/lab", "fault",
-                                (folder_.path() / "lab").string()};
+  std::vector<std::string> argv{"/usr/bin/python3", LUMELIFT_SOURCE "/tests/lab/lab", "fault", (folder_.path() / "lab").string()};
   argv.insert(argv.end(), words.begin(), words.end());
   host_run(argv);
 }

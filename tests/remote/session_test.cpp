@@ -18,7 +18,9 @@ using namespace lumelift::test;
 using namespace std::chrono_literals;
 
 namespace {
-sys::Deadline soon() { return sys::Deadline::in(20s); }
+sys::Deadline soon() {
+  return sys::Deadline::in(20s);
+}
 Credentials secret(std::string word = "secret") {
   return {.user = "lume", .password = sys::Secret(std::move(word))};
 }
@@ -81,7 +83,9 @@ TEST_CASE("input is binary safe, output is capped and drained") {
   const auto server = Server::openssh();
   auto session = server.connect();
   std::string bytes;
-  for (int i = 0; i < 3'000'000; ++i) { bytes += static_cast<char>(i * 7 + i / 256); }
+  for (int i = 0; i < 3'000'000; ++i) {
+    bytes += static_cast<char>(i * 7 + i / 256);
+  }
   const auto echo = session.exec("cat", soon(), {.input = bytes, .output_cap = 8u << 20});
   CHECK(echo.ok());
   CHECK(sys::sha256(echo.out) == sys::sha256(bytes));
@@ -103,7 +107,9 @@ TEST_CASE("output comes live") {
   std::string out, err;
   ExecOptions options;
   options.on_output = [&](std::string_view piece, bool is_err) {
-    if (out.empty()) { first = watch.elapsed(); }
+    if (out.empty()) {
+      first = watch.elapsed();
+    }
     (is_err ? err : out) += piece;
   };
   const auto result = session.exec("echo a; sleep 1; echo b; echo c >&2", soon(), options);
@@ -155,8 +161,7 @@ TEST_CASE("R98: fifty cancelled sessions leave no descriptor and do not block") 
   sys::Stopwatch watch;
   for (int i = 0; i < 50; ++i) {
     auto session = server.connect();
-    CHECK(error_id([&] { (void)session.exec("cat /dev/zero", sys::Deadline::in(5ms), {.output_cap = 10}); }) ==
-          "guest-timeout");
+    CHECK(error_id([&] { (void)session.exec("cat /dev/zero", sys::Deadline::in(5ms), {.output_cap = 10}); }) == "guest-timeout");
   }
   CHECK(count() == before);
   CHECK(watch.elapsed() < 30s);
@@ -184,7 +189,8 @@ TEST_CASE("a key and then a password, and what is missing is told") {
   CHECK(session.login_method() == "password");
   CHECK(session.exec("echo hi", soon()).out == "hi\n");
   login.password.reset();
-  CHECK(error_text([&] { (void)server.connect(login); }).find("only the first of two methods: now the server asks for password") != std::string::npos);
+  CHECK(error_text([&] { (void)server.connect(login); }).find("only the first of two methods: now the server asks for password") !=
+        std::string::npos);
   login.password = sys::Secret("wrong");
   CHECK(error_text([&] { (void)server.connect(login); }).find("tried password: refused") != std::string::npos);
 }
@@ -195,8 +201,7 @@ TEST_CASE("R76: keyboard-interactive only, in several rounds") {
     auto session = server.connect(secret());
     CHECK(session.login_method() == "keyboard-interactive");
     CHECK(session.exec("echo hi", soon()).out == "hi\n");
-    CHECK(error_text([&] { (void)server.connect(secret("wrong")); }).find("tried keyboard-interactive") !=
-          std::string::npos);
+    CHECK(error_text([&] { (void)server.connect(secret("wrong")); }).find("tried keyboard-interactive") != std::string::npos);
   }
 }
 
@@ -333,10 +338,11 @@ TEST_CASE("what was agreed on is told with both lists") {
 }
 
 TEST_CASE("R79: a server that is limited to the algorithms of OpenSSH 10") {
-  const auto server = Server::openssh({"KexAlgorithms sntrup761x25519-sha512@openssh.com,curve25519-sha256,curve25519-sha256@libssh.org,"
-                                       "ecdh-sha2-nistp256,ecdh-sha2-nistp384,ecdh-sha2-nistp521",
-                                       "Ciphers chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
-                                       "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256,rsa-sha2-512,rsa-sha2-256"});
+  const auto server = Server::openssh(
+      {"KexAlgorithms sntrup761x25519-sha512@openssh.com,curve25519-sha256,curve25519-sha256@libssh.org,"
+       "ecdh-sha2-nistp256,ecdh-sha2-nistp384,ecdh-sha2-nistp521",
+       "Ciphers chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
+       "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256,rsa-sha2-512,rsa-sha2-256"});
   CHECK(server.connect().exec("echo hi", soon()).out == "hi\n");
 }
 
@@ -399,10 +405,16 @@ TEST_CASE("R88: a network that swallows everything is noticed within 15 s, in th
       std::array<pollfd, 2> ready{pollfd{near_end.get(), POLLIN, 0}, pollfd{far_end.get(), POLLIN, 0}};
       ::poll(ready.data(), ready.size(), -1);
       for (std::size_t i = 0; i < 2; ++i) {
-        if (ready[i].revents == 0) { continue; }
+        if (ready[i].revents == 0) {
+          continue;
+        }
         const auto got = ::recv(ready[i].fd, block.data(), block.size(), 0);
-        if (got <= 0) { return; }
-        if (!swallow) { CHECK(::send(ready[1 - i].fd, block.data(), static_cast<std::size_t>(got), 0) == got); }
+        if (got <= 0) {
+          return;
+        }
+        if (!swallow) {
+          CHECK(::send(ready[1 - i].fd, block.data(), static_cast<std::size_t>(got), 0) == got);
+        }
       }
     }
   });
@@ -425,7 +437,9 @@ TEST_CASE("R80: key files that cannot be used are named with the reason") {
   const auto with = [&](const fs::path& file, std::optional<std::string> passphrase = {}) {
     auto login = server.login();
     login.key_file = file;
-    if (passphrase) { login.passphrase = sys::Secret(*passphrase); }
+    if (passphrase) {
+      login.passphrase = sys::Secret(*passphrase);
+    }
     return error_text([&] { (void)server.connect(login); });
   };
   const auto says = [](const std::string& text, const char* part) {
@@ -444,7 +458,9 @@ TEST_CASE("R80: key files that cannot be used are named with the reason") {
   CHECK(says(with(folder.path() / "locked", "wrong"), "wrong passphrase"));
   CHECK(with(folder.path() / "locked", "open sesame") == "none");
   std::string crlf;
-  for (const char c : sys::read_file(server.key(), 1u << 16)) { crlf += c == '\n' ? "\r\n" : std::string(1, c); }
+  for (const char c : sys::read_file(server.key(), 1u << 16)) {
+    crlf += c == '\n' ? "\r\n" : std::string(1, c);
+  }
   CHECK(with(folder.write("crlf", crlf)) == "none");
   host_run({"ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", (folder.path() / "rsa").string()});
   CHECK(with(folder.path() / "rsa").find("ed25519") != std::string::npos);
@@ -453,7 +469,8 @@ TEST_CASE("R80: key files that cannot be used are named with the reason") {
 TEST_CASE("a key whose secret is in a device is known by its text") {
   const auto word = [](std::string_view text) { return std::string("\0\0\0", 3) + static_cast<char>(text.size()) + std::string(text); };
   const auto pem = [&](std::string_view kind) {
-    const auto body = std::string("openssh-key-v1\0", 15) + word("none") + word("none") + word("") + std::string("\0\0\0\1", 4) + word(word(kind));
+    const auto body =
+        std::string("openssh-key-v1\0", 15) + word("none") + word("none") + word("") + std::string("\0\0\0\1", 4) + word(word(kind));
     return "-----BEGIN OPENSSH PRIVATE KEY-----\n" + base64(body) + "\n-----END OPENSSH PRIVATE KEY-----\n";
   };
   CHECK(look_at_key(pem("sk-ssh-ed25519@openssh.com")).security_key);
@@ -480,7 +497,9 @@ TEST_CASE("R86: rekeying in the middle of a stream") {
   auto session = server.connect();
   std::string bytes(1u << 20, 'r');
   const auto channel = session.open_exec("sha256sum", soon());
-  for (int i = 0; i < 60; ++i) { channel->write_all(std::as_bytes(std::span(bytes))); }
+  for (int i = 0; i < 60; ++i) {
+    channel->write_all(std::as_bytes(std::span(bytes)));
+  }
   const auto result = channel->finish(soon());
   CHECK(result.ok());
   CHECK(result.out.substr(0, 64) == sys::sha256(std::string(60u << 20, 'r')));

@@ -19,14 +19,18 @@ using namespace std::chrono_literals;
 
 namespace {
 
-FileState state(std::string_view content, unsigned mode = 0644) { return {sys::sha256(content), mode, content.size()}; }
+FileState state(std::string_view content, unsigned mode = 0644) {
+  return {sys::sha256(content), mode, content.size()};
+}
 
 void put(const fs::path& file, std::string_view content, unsigned mode = 0644) {
   std::ofstream(file, std::ios::binary) << content;
   ::chmod(file.c_str(), mode);
 }
 
-std::string content(const fs::path& file) { return sys::read_file(file, 1u << 30); }
+std::string content(const fs::path& file) {
+  return sys::read_file(file, 1u << 30);
+}
 
 unsigned mode_of(const fs::path& file) {
   struct stat about {};
@@ -44,9 +48,13 @@ ino_t inode(const fs::path& file) {
 std::string snapshot(const fs::path& folder) {
   std::vector<std::string> lines;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().filename() == ".zshenv") { continue; }
+    if (entry.path().filename() == ".zshenv") {
+      continue;
+    }
     auto line = fmt::format("{} {:o}", entry.path().string(), mode_of(entry.path()));
-    if (entry.is_regular_file()) { line += fmt::format(" {} {}", inode(entry.path()), sys::sha256(content(entry.path()))); }
+    if (entry.is_regular_file()) {
+      line += fmt::format(" {} {}", inode(entry.path()), sys::sha256(content(entry.path())));
+    }
     lines.push_back(line);
   }
   std::sort(lines.begin(), lines.end());
@@ -56,7 +64,9 @@ std::string snapshot(const fs::path& folder) {
 std::string bytes(std::size_t count) {
   std::string text(count, '\0');
   std::uint32_t state = 12345;
-  for (auto& byte : text) { byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24); }
+  for (auto& byte : text) {
+    byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  }
   return text;
 }
 
@@ -139,18 +149,26 @@ TEST_CASE("every step of a put that stops half way is taken back without a trace
   for (const bool existed : {false, true}) {
     for (int stage = 0; stage < 4; ++stage) {
       INFO(stage);
-      if (existed) { put(path, "former", 0600); }
+      if (existed) {
+        put(path, "former", 0600);
+      }
       const auto before = snapshot(lab.home());
       put(part, stage == 0 ? "ne" : "new");
-      if (stage >= 2 && existed) { REQUIRE(::link(path.c_str(), kept.c_str()) == 0); }
-      if (stage == 3) { REQUIRE(::rename(part.c_str(), path.c_str()) == 0); }
+      if (stage >= 2 && existed) {
+        REQUIRE(::link(path.c_str(), kept.c_str()) == 0);
+      }
+      if (stage == 3) {
+        REQUIRE(::rename(part.c_str(), path.c_str()) == 0);
+      }
       transfer.take_back(path, existed ? std::optional(state("former", 0600)) : std::nullopt);
       transfer.tidy(path);
       CHECK(snapshot(lab.home()) == before);
       // Where nothing had happened to the file itself, tidying alone must do.
       if (stage < 3) {
         put(part, "ne");
-        if (stage >= 2 && existed) { REQUIRE(::link(path.c_str(), kept.c_str()) == 0); }
+        if (stage >= 2 && existed) {
+          REQUIRE(::link(path.c_str(), kept.c_str()) == 0);
+        }
         transfer.tidy(path);
         CHECK(snapshot(lab.home()) == before);
       }
@@ -197,7 +215,9 @@ TEST_CASE("a client that is killed at any moment leaves the former file or the c
     const auto now = content(path);
     CHECK((now == "former" || now == text));
     committed += now == text;
-    if (now == text) { transfer.take_back(path, state("former", 0640)); }
+    if (now == text) {
+      transfer.take_back(path, state("former", 0640));
+    }
     transfer.tidy(path);
     CHECK(snapshot(lab.home()) == before);
   }
@@ -222,7 +242,9 @@ TEST_CASE("R98: an interrupted upload leaves a session that can undo it") {
     try {
       const TempFolder folder;
       transfer.put_file(folder.write("model", text), path, state(text), [](std::uint64_t sent, std::uint64_t) {
-        if (sent > 1'000'000) { ::raise(SIGINT); }
+        if (sent > 1'000'000) {
+          ::raise(SIGINT);
+        }
       });
     } catch (const sys::Interrupted&) {
       const sys::Shield shield;
@@ -278,9 +300,7 @@ TEST_CASE("links are not followed") {
   fs::create_directories(own);
   fs::create_directory(lab.home() + "/elsewhere");
   put(lab.home() + "/precious", "precious");
-  const auto id = [&](const std::string& path) {
-    return error_id([&] { transfer.put_bytes("evil", path, state("evil")); });
-  };
+  const auto id = [&](const std::string& path) { return error_id([&] { transfer.put_bytes("evil", path, state("evil")); }); };
   REQUIRE(::symlink((lab.home() + "/precious").c_str(), (own + "/lib").c_str()) == 0);
   CHECK(id(own + "/lib") == "guest-path-unsafe");
   CHECK(error_id([&] { transfer.take_back(own + "/lib", {}); }) == "guest-path-unsafe");

@@ -90,16 +90,28 @@ class LateAnswers {
     for (;;) {
       std::array<pollfd, 2> ready{pollfd{near_.get(), POLLIN, 0}, pollfd{far_.get(), holds ? short{0} : short{POLLIN}, 0}};
       const int count = ::poll(ready.data(), ready.size(), holds ? 3000 : -1);
-      if (count == 0) { holds = false; }
+      if (count == 0) {
+        holds = false;
+      }
       if (ready[0].revents != 0) {
         const auto got = carry(near_, far_);
-        if (got == 0) { return; }
+        if (got == 0) {
+          return;
+        }
         sent += got;
-        if (holds) { unanswered_ += got; }
-        if (!held && sent >= from_) { held = holds = true; }
-        if (unanswered_ >= enough_) { holds = false; }
+        if (holds) {
+          unanswered_ += got;
+        }
+        if (!held && sent >= from_) {
+          held = holds = true;
+        }
+        if (unanswered_ >= enough_) {
+          holds = false;
+        }
       }
-      if (!holds && ready[1].revents != 0 && carry(far_, near_) == 0) { return; }
+      if (!holds && ready[1].revents != 0 && carry(far_, near_) == 0) {
+        return;
+      }
     }
   }
   /// Bytes carried; 0 at the end.
@@ -108,7 +120,9 @@ class LateAnswers {
     const auto got = ::recv(from.get(), block.data(), block.size(), 0);
     for (ssize_t done = 0; done < got;) {
       const auto put = ::send(to.get(), block.data() + done, static_cast<std::size_t>(got - done), MSG_NOSIGNAL);
-      if (put <= 0) { return 0; }
+      if (put <= 0) {
+        return 0;
+      }
       done += put;
     }
     return got > 0 ? static_cast<std::size_t>(got) : 0;
@@ -180,9 +194,8 @@ TEST_CASE("a large file is hashed on its way, verified by segments, and gets its
   CHECK(again.manifest == recalled.manifest);
   CHECK(again.seen[0].file == sent.state);
   // Written to in place, with its time put back: no longer known.
-  host_run({"/bin/sh", "-c",
-            "touch -r \"$1\" \"$2\" && printf x | dd of=\"$1\" conv=notrunc 2>/dev/null && touch -r \"$2\" \"$1\"",
-            "sh", copy.path, (copy.folder.path() / "time").string()});
+  host_run({"/bin/sh", "-c", "touch -r \"$1\" \"$2\" && printf x | dd of=\"$1\" conv=notrunc 2>/dev/null && touch -r \"$2\" \"$1\"", "sh",
+            copy.path, (copy.folder.path() / "time").string()});
   CHECK(guest.recall({copy.path}, sys::Deadline::in(30s)).seen[0].file == FileState{"", 0644, copy.text.size()});
 }
 
@@ -286,8 +299,7 @@ TEST_CASE("a large file that is replaced is kept for the undo, or dropped") {
   const FileState former{sys::sha256("former"), 0600, 6};
   auto session = copy.lab.connect();
   Transfer transfer(session);
-  CHECK(error_id([&] { (void)transfer.put_large(copy.source, copy.path, 0644, {}, Former::keep, {}); }) ==
-        "world-moved");
+  CHECK(error_id([&] { (void)transfer.put_large(copy.source, copy.path, 0644, {}, Former::keep, {}); }) == "world-moved");
   (void)transfer.put_large(copy.source, copy.path, 0755, former, Former::keep, {});
   CHECK(mode_of(copy.path) == 0755);
   CHECK(content(Transfer::before_name(copy.path, former.sha256)) == "former");
@@ -332,7 +344,9 @@ TEST_CASE("R98: a signal ends the sending at once, over several connections as w
   const Copying copy(segment + 40'000'000);
   unsigned connections = 1;
   SUBCASE("one connection") {}
-  SUBCASE("three connections") { connections = 3; }
+  SUBCASE("three connections") {
+    connections = 3;
+  }
   const pid_t child = ::fork();
   if (child == 0) {
     sys::arm_signals();

@@ -156,9 +156,7 @@ int print_owners() {
       const bool ours = dladdr(reinterpret_cast<const void*>(method_getImplementation(method)), &info) != 0;
       char buffer[512];
       Text line(buffer);
-      line.put(class_getName(c))
-          .put(' ')
-          .put(ours && info.dli_fname != nullptr ? last_component(info.dli_fname) : "Metal");
+      line.put(class_getName(c)).put(' ').put(ours && info.dli_fname != nullptr ? last_component(info.dli_fname) : "Metal");
       print(line);
     }
   }

@@ -9,16 +9,22 @@ namespace {
 /// Figures in the order off/off, off/on, on/off, on/on (preference/library).
 std::vector<AblationArm> square(const std::vector<double>& figures) {
   std::vector<AblationArm> out;
-  for (std::size_t i = 0; i < 4; ++i) { out.push_back({i >= 2, i % 2 == 1, {{"answer", std::to_string(figures[i])}}, {{"pp512", figures[i]}}, "exit status 0"}); }
+  for (std::size_t i = 0; i < 4; ++i) {
+    out.push_back({i >= 2, i % 2 == 1, {{"answer", std::to_string(figures[i])}}, {{"pp512", figures[i]}}, "exit status 0"});
+  }
   return out;
 }
 
 }  // namespace
 
 TEST_CASE("the lever is the one along which something changes") {
-  struct Case { std::vector<double> figures; Lever lever; };
-  for (const Case& c : {Case{{10, 10, 10, 10}, Lever::neither}, Case{{10, 50, 10, 50}, Lever::library}, Case{{10, 10, 50, 50}, Lever::preference},
-                        Case{{10, 50, 30, 90}, Lever::both}, Case{{10, 10, 10, 90}, Lever::both}, Case{{10, 90, 90, 90}, Lever::both}}) {
+  struct Case {
+    std::vector<double> figures;
+    Lever lever;
+  };
+  for (const Case& c :
+       {Case{{10, 10, 10, 10}, Lever::neither}, Case{{10, 50, 10, 50}, Lever::library}, Case{{10, 10, 50, 50}, Lever::preference},
+        Case{{10, 50, 30, 90}, Lever::both}, Case{{10, 10, 10, 90}, Lever::both}, Case{{10, 90, 90, 90}, Lever::both}}) {
     auto arms = square(c.figures);
     const Levers found = levers(arms, 0.1);
     CHECK(found.figures.at("pp512") == c.lever);

@@ -32,8 +32,10 @@ TEST_CASE("R101, R102: who is held responsible decides the advice") {
   CHECK(holds(local_network_advice({"zsh", "tmux", "/System/Applications/Utilities/Terminal.app/Contents/MacOS/Terminal"}), "inside tmux"));
   CHECK(holds(local_network_advice({"-zsh", "sshd: admin@ttys001", "/usr/sbin/sshd"}), "over SSH"));
   CHECK(holds(local_network_advice({"-zsh", "/usr/libexec/sshd-session"}), "over SSH"));
-  CHECK(holds(local_network_advice({"-zsh", "login", "/System/Applications/Utilities/Terminal.app/Contents/MacOS/Terminal"}), "from Terminal"));
-  CHECK(holds(local_network_advice({"zsh", "/Applications/Visual Studio Code.app/Contents/Frameworks/Helper", "/Applications/Visual Studio Code.app/Contents/MacOS/Electron"}),
+  CHECK(holds(local_network_advice({"-zsh", "login", "/System/Applications/Utilities/Terminal.app/Contents/MacOS/Terminal"}),
+              "from Terminal"));
+  CHECK(holds(local_network_advice({"zsh", "/Applications/Visual Studio Code.app/Contents/Frameworks/Helper",
+                                    "/Applications/Visual Studio Code.app/Contents/MacOS/Electron"}),
               "allow that app"));
   CHECK(holds(local_network_advice({}), "by launchd"));
   CHECK(holds(local_network_advice({"/opt/runner/bin/agent"}), "/opt/runner/bin/agent"));

@@ -15,7 +15,9 @@ namespace {
 
 std::string order(const BenchSettings& settings, const std::vector<Role>& roles) {
   std::string text;
-  for (const auto& run : bench_runs(settings, roles)) { text += run.name() + "x" + std::to_string(run.repetitions) + " "; }
+  for (const auto& run : bench_runs(settings, roles)) {
+    text += run.name() + "x" + std::to_string(run.repetitions) + " ";
+  }
   return text;
 }
 
@@ -35,8 +37,9 @@ TEST_CASE("the CPU arm is kept off the GPU by both options") {
   BenchSettings settings;
   settings.warm_up = false;
   settings.extra = {"-fa", "1"};
-  CHECK(bench_words(settings, {Role::cpu, 1, 4}, "/m.gguf") ==
-        std::vector<std::string>{"-m", "/m.gguf", "-p", "512", "-n", "128", "-r", "4", "-o", "json", "--no-warmup", "-dev", "none", "-ngl", "0", "-fa", "1"});
+  CHECK(bench_words(settings, {Role::cpu, 1, 4}, "/m.gguf") == std::vector<std::string>{"-m", "/m.gguf", "-p", "512", "-n", "128", "-r",
+                                                                                        "4", "-o", "json", "--no-warmup", "-dev", "none",
+                                                                                        "-ngl", "0", "-fa", "1"});
   CHECK(bench_words(BenchSettings{}, {Role::stock, 1, 5}, "m").size() == 10);
 }
 
@@ -71,7 +74,8 @@ TEST_CASE("texts agree up to the first word that differs") {
 }
 
 TEST_CASE("only variables that matter are recorded, and only injection is forbidden in a stock process") {
-  const auto found = relevant_variables("HOME=/x\nMTL_DEBUG=1\nGGML_METAL_NO_RESIDENCY=0\nDYLD_INSERT_LIBRARIES=/a\nLUMELIFT_ONLY=b\nXGGML_A=1\n");
+  const auto found =
+      relevant_variables("HOME=/x\nMTL_DEBUG=1\nGGML_METAL_NO_RESIDENCY=0\nDYLD_INSERT_LIBRARIES=/a\nLUMELIFT_ONLY=b\nXGGML_A=1\n");
   CHECK(found == std::vector<std::string>{"DYLD_INSERT_LIBRARIES=/a", "GGML_METAL_NO_RESIDENCY=0", "LUMELIFT_ONLY=b", "MTL_DEBUG=1"});
   CHECK(forbidden_in_stock(found) == std::vector<std::string>{"DYLD_INSERT_LIBRARIES=/a", "LUMELIFT_ONLY=b"});
 }
@@ -102,7 +106,8 @@ TEST_CASE("a run counts when its status is there, and with every refusal") {
   const Scratch scratch;
   const auto folder = BenchFolder::open(std::nullopt, scratch.path(), "ci-1", "{}");
   const BenchRun run{Role::stock, 1, 2};
-  const char* rows = R"([{"build_commit": "a", "build_number": 1, "model_type": "t", "model_filename": "m.gguf", "n_prompt": 8, "n_gen": 0, "n_depth": 0,
+  const char* rows =
+      R"([{"build_commit": "a", "build_number": 1, "model_type": "t", "model_filename": "m.gguf", "n_prompt": 8, "n_gen": 0, "n_depth": 0,
                           "samples_ns": [1000000000, 2000000000]}])";
   folder.write("stock-1.json", rows);
   CHECK_FALSE(folder.arm(run));

@@ -19,7 +19,9 @@ using sys::Milliseconds;
 
 namespace {
 
-sys::Command sh(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
+sys::Command sh(const std::string& script) {
+  return {.argv = {"/bin/sh", "-c", script}};
+}
 
 /// Waits for all of them; what they said by key, and how they ended.
 struct Heard {
@@ -29,7 +31,8 @@ struct Heard {
 Heard all(Children& children) {
   Heard heard;
   while (children.count() > 0) {
-    for (auto& ended : children.wait(Milliseconds{20'000}, [&](std::size_t key, std::string_view line) { heard.lines[key].emplace_back(line); })) {
+    for (auto& ended :
+         children.wait(Milliseconds{20'000}, [&](std::size_t key, std::string_view line) { heard.lines[key].emplace_back(line); })) {
       heard.outcomes[ended.key] = ended.outcome;
     }
   }
@@ -69,10 +72,13 @@ TEST_CASE("children: a line is heard while the command still runs") {
 
 TEST_CASE("children: a signal reaches the command, not what it has started") {
   Children children;
-  children.start(0, sh("trap 'echo told; exit 9' INT; echo up >&2; (trap 'echo child told' INT; sleep 1) & wait"), Deadline::in(Milliseconds{20'000}));
+  children.start(0, sh("trap 'echo told; exit 9' INT; echo up >&2; (trap 'echo child told' INT; sleep 1) & wait"),
+                 Deadline::in(Milliseconds{20'000}));
   children.start(1, sh("echo up >&2; sleep 0.2; exit 0"), Deadline::in(Milliseconds{20'000}));
   int up = 0;
-  while (up == 0) { (void)children.wait(Milliseconds{50}, [&](std::size_t key, std::string_view) { up += key == 0 ? 1 : 0; }); }
+  while (up == 0) {
+    (void)children.wait(Milliseconds{50}, [&](std::size_t key, std::string_view) { up += key == 0 ? 1 : 0; });
+  }
   children.signal_all(SIGINT);
   const Heard heard = all(children);
   CHECK(heard.outcomes.at(0).status == 9);
@@ -95,7 +101,9 @@ TEST_CASE("children: what is left when they go out of scope is killed") {
     Children children;
     children.start(0, sh("echo $$ > " + pid_file.string() + "; echo up >&2; sleep 30"), Deadline::in(Milliseconds{60'000}));
     bool up = false;
-    while (!up) { (void)children.wait(Milliseconds{50}, [&](std::size_t, std::string_view) { up = true; }); }
+    while (!up) {
+      (void)children.wait(Milliseconds{50}, [&](std::size_t, std::string_view) { up = true; });
+    }
   }
   const pid_t pid = std::stoi(test::slurp(pid_file));
   CHECK(::kill(pid, 0) != 0);

@@ -13,7 +13,9 @@ CompatKey key(const char* workload = "tinyllama (llama.cpp)") {
   return {"Apple M4 Max", "25G71", "26.5.2", "25F84", "aaaa", "minimal", workload};
 }
 
-CompatRecord record(Outcome outcome) { return {key(), outcome, "bundle", 1'790'000'000}; }
+CompatRecord record(Outcome outcome) {
+  return {key(), outcome, "bundle", 1'790'000'000};
+}
 
 }  // namespace
 
@@ -66,7 +68,9 @@ TEST_CASE("a report is recorded workload by workload") {
     workload.name = "w";
     for (const auto& verdict : {pp, tg}) {
       TestReport test;
-      if (verdict) { test.comparisons.push_back({Role::stock, {}, *verdict}); }
+      if (verdict) {
+        test.comparisons.push_back({Role::stock, {}, *verdict});
+      }
       workload.tests.push_back(test);
     }
     const auto records = compat_records({{}, {workload}, {}}, key(""), "proof", 5);

@@ -49,8 +49,7 @@ TEST_CASE("what a guest lists below a folder cannot lead anywhere else on this M
 TEST_CASE("a manifest comes back as it was written, whatever the names") {
   Manifest manifest;
   const Manifest::Entry entry{42, "1.000000001 2.000000002 77", std::string(64, 'a'), "42:1.5:2.5:9:8"};
-  for (const auto* name :
-       {"/a b", "/new\nline", "/100%", "/%41", "/caf\xc3\xa9", "/cafe\xcc\x81", "/tab\t", "/del\x7f"}) {
+  for (const auto* name : {"/a b", "/new\nline", "/100%", "/%41", "/caf\xc3\xa9", "/cafe\xcc\x81", "/tab\t", "/del\x7f"}) {
     manifest.remember(name, entry);
   }
   CHECK(Manifest::parse(manifest.text()) == manifest);
@@ -83,8 +82,7 @@ TEST_CASE("a copy is told in one line") {
   CopyReport report;
   report.vm = "ci-1";
   report.spent = sys::Milliseconds{5200};
-  report.files.push_back(
-      {"/m", "/home/m", {std::string(64, 'a'), 0644, 2'000'000'000}, Copied::How::continued, 500'000'000});
+  report.files.push_back({"/m", "/home/m", {std::string(64, 'a'), 0644, 2'000'000'000}, Copied::How::continued, 500'000'000});
   report.files.push_back({"/n", "/home/n", {std::string(64, 'b'), 0644, 7}, Copied::How::unchanged});
   CHECK(report.moved() == 1'500'000'000);
   CHECK(report.text() == "1 file copied and verified, 1.5 GB in 5.2 s (288 MB/s); 1 unchanged\n");

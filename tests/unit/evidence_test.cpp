@@ -192,7 +192,8 @@ TEST_CASE("packing refuses what it cannot do, and leaves nothing behind") {
   CHECK(id(published, {{}, "tokens", "", {}}) == "packed");  // a user called like a word of the files
   CHECK(id(published, {}) == "evidence-exists");
   std::size_t left = 0;
-  for (const auto& entry : fs::directory_iterator(scratch.path())) left += entry.path().filename().string().find("partial") != std::string::npos;
+  for (const auto& entry : fs::directory_iterator(scratch.path()))
+    left += entry.path().filename().string().find("partial") != std::string::npos;
   CHECK(left == 0);
 }
 

@@ -14,9 +14,13 @@ namespace {
 
 const std::filesystem::path templates = LUMELIFT_SOURCE_DIR "/templates";
 
-Question family(std::int64_t value, bool stock, std::uint64_t count = 1) { return {Question::About::family, value, stock ? 1u : 0u, count}; }
+Question family(std::int64_t value, bool stock, std::uint64_t count = 1) {
+  return {Question::About::family, value, stock ? 1u : 0u, count};
+}
 
-Trace trace_of(std::vector<Question> questions) { return {std::move(questions), 0, true, "/x"}; }
+Trace trace_of(std::vector<Question> questions) {
+  return {std::move(questions), 0, true, "/x"};
+}
 
 Profile profile(int ceiling, std::uint64_t memory = 0) {
   Profile out;
@@ -28,11 +32,15 @@ Profile profile(int ceiling, std::uint64_t memory = 0) {
 
 std::string words(const Explanation& explanation) {
   std::string out;
-  for (const Outlook outlook : explanation.outlooks) { out += (out.empty() ? "" : " ") + std::string(name_of(outlook)); }
+  for (const Outlook outlook : explanation.outlooks) {
+    out += (out.empty() ? "" : " ") + std::string(name_of(outlook));
+  }
   return out;
 }
 
-std::vector<Runtime> table() { return load_runtimes(templates); }
+std::vector<Runtime> table() {
+  return load_runtimes(templates);
+}
 
 }  // namespace
 
@@ -43,12 +51,18 @@ TEST_CASE("the table of runtimes has a row for each that people ask about, with 
     CAPTURE(row.name);
     CHECK((!row.source.empty() && row.date.size() == 10 && !row.meaning.empty()));
   }
-  CHECK(names == std::vector<std::string>{"whisper.cpp", "stable-diffusion.cpp", "Ollama", "llama.cpp", "MLX", "PyTorch", "wgpu", "MoltenVK", "tinygrad"});
+  CHECK(names == std::vector<std::string>{"whisper.cpp", "stable-diffusion.cpp", "Ollama", "llama.cpp", "MLX", "PyTorch", "wgpu",
+                                          "MoltenVK", "tinygrad"});
   CHECK(thrown([] { (void)named_runtime(table(), "llama"); }).id() == "runtime-unknown");
 }
 
 TEST_CASE("what an unlock brings, by runtime and by what was asked") {
-  struct Case { const char* runtime; std::vector<Question> asked; int ceiling; const char* verdict; };
+  struct Case {
+    const char* runtime;
+    std::vector<Question> asked;
+    int ceiling;
+    const char* verdict;
+  };
   const std::vector<Case> cases = {
       {"llama.cpp", {family(1007, false), family(5001, false), family(1006, false)}, 1009, "large-gain"},
       {"llama.cpp", {family(1007, false)}, 1007, "large-gain"},
@@ -80,7 +94,9 @@ TEST_CASE("what an unlock brings, by runtime and by what was asked") {
 }
 
 TEST_CASE("what is granted is what was refused and lies below the ceiling") {
-  const auto found = explain(trace_of({family(1009, false), family(1005, true), family(1007, false), family(1010, false), family(3003, false)}), profile(1009), nullptr);
+  const auto found =
+      explain(trace_of({family(1009, false), family(1005, true), family(1007, false), family(1010, false), family(3003, false)}),
+              profile(1009), nullptr);
   CHECK(found.granted == std::vector<std::int64_t>{1007, 1009});
   // Sizes count too, though no family does.
   CHECK(words(explain(trace_of({{Question::About::threadgroup_memory, 0, 32768, 3}}), profile(1009, 65536), nullptr)) == "unknown");
@@ -98,10 +114,14 @@ TEST_CASE("a trace file is read strictly") {
   const Trace trace = parse_trace(good);
   CHECK(trace.questions == std::vector<Question>{family(1007, false, 2), {Question::About::threadgroup_memory, 0, 32768, 14}});
   CHECK((trace.complete && trace.executable == "/x"));
-  for (std::size_t cut = 0; cut < good.size(); ++cut) { CHECK(thrown([&] { (void)parse_trace(good.substr(0, cut)); }).id() == "trace-unreadable"); }
-  for (const char* bad : {"[]", "7", "{}", R"({"schema":2,"complete":true,"lost":0,"queries":[]})", R"({"schema":1,"complete":1,"lost":0,"queries":[]})",
-                          R"({"schema":1,"complete":true,"lost":0,"queries":{"a":1}})", R"({"schema":1,"complete":true,"lost":0,"queries":[{"selector":"x"}]})",
-                          R"({"schema":1,"complete":true,"lost":0,"queries":[{"selector":"supportsFamily:","argument":"a","stock":true,"count":1}]})"}) {
+  for (std::size_t cut = 0; cut < good.size(); ++cut) {
+    CHECK(thrown([&] { (void)parse_trace(good.substr(0, cut)); }).id() == "trace-unreadable");
+  }
+  for (const char* bad :
+       {"[]", "7", "{}", R"({"schema":2,"complete":true,"lost":0,"queries":[]})", R"({"schema":1,"complete":1,"lost":0,"queries":[]})",
+        R"({"schema":1,"complete":true,"lost":0,"queries":{"a":1}})",
+        R"({"schema":1,"complete":true,"lost":0,"queries":[{"selector":"x"}]})",
+        R"({"schema":1,"complete":true,"lost":0,"queries":[{"selector":"supportsFamily:","argument":"a","stock":true,"count":1}]})"}) {
     CAPTURE(bad);
     CHECK(thrown([&] { (void)parse_trace(bad); }).id() == "trace-unreadable");
   }
@@ -137,8 +157,10 @@ TEST_CASE("a program is recognised by name, by a text within it, and by the comm
 TEST_CASE("a broken table is refused where it is broken") {
   const Scratch scratch;
   const auto refused = [&](const std::string& gain, const std::string& from, const std::string& source) {
-    scratch.write("runtimes.yaml", fmt::format("schema: 1\nruntimes:\n  - name: a\n    recognised_by: {{ libraries: [], programs: [], words: [], text: [] }}\n    gain: {}\n    fast_from: {}\n"
-                                               "    with_metal3: unknown\n    meaning: m\n    source: {}\n    date: \"2026-08-21\"\n", gain, from, source));
+    scratch.write("runtimes.yaml", fmt::format("schema: 1\nruntimes:\n  - name: a\n    recognised_by: {{ libraries: [], programs: [], "
+                                               "words: [], text: [] }}\n    gain: {}\n    fast_from: {}\n"
+                                               "    with_metal3: unknown\n    meaning: m\n    source: {}\n    date: \"2026-08-21\"\n",
+                                               gain, from, source));
     return thrown([&] { (void)load_runtimes(scratch.path()); });
   };
   CHECK(refused("large", "[1007]", "s").id() == "nothing-thrown");

@@ -15,7 +15,9 @@
 using namespace lumelift;
 
 namespace {
-bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+bool is_open(int fd) {
+  return ::fcntl(fd, F_GETFD) >= 0;
+}
 }  // namespace
 
 TEST_CASE("Fd closes what it owns, once") {

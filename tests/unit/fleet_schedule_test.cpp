@@ -14,9 +14,15 @@ using Stand = FleetSchedule::Stand;
 
 namespace {
 
-ScheduledVm on(std::string name, bool stops = true) { return {std::move(name), true, false, true, stops}; }
-ScheduledVm off(std::string name) { return {std::move(name), false, false, true, false}; }
-ScheduledVm idle(std::string name) { return {std::move(name), true, false, false, false}; }
+ScheduledVm on(std::string name, bool stops = true) {
+  return {std::move(name), true, false, true, stops};
+}
+ScheduledVm off(std::string name) {
+  return {std::move(name), false, false, true, false};
+}
+ScheduledVm idle(std::string name) {
+  return {std::move(name), true, false, false, false};
+}
 
 /// All orders that may begin now, as "work 0, park 1".
 std::string begun(FleetSchedule& schedule, std::vector<Order>* out = nullptr) {
@@ -25,7 +31,9 @@ std::string begun(FleetSchedule& schedule, std::vector<Order>* out = nullptr) {
     text += text.empty() ? "" : ", ";
     text += order->act == Act::work ? "work " : order->act == Act::park ? "park " : "wake ";
     text += std::to_string(order->vm) + (order->off_after ? " off" : "");
-    if (out != nullptr) { out->push_back(*order); }
+    if (out != nullptr) {
+      out->push_back(*order);
+    }
   }
   return text;
 }
@@ -45,7 +53,9 @@ struct Simulation {
     limits.jobs = 1 + upto(5);
     limits.keep_ready = upto(3);
     limits.canary = chance(30) ? 1 + upto(2) : 0;
-    if (chance(40)) { limits.max_fail = upto(3); }
+    if (chance(40)) {
+      limits.max_fail = upto(3);
+    }
     outsiders = chance(30) ? upto(limits.guests) : 0;
     int room = limits.guests - outsiders;
     const int count = upto(12);
@@ -70,7 +80,9 @@ void check_fleet(unsigned seed) {
   Simulation world(seed);
   FleetSchedule schedule(world.vms, world.limits, world.outsiders);
   std::vector<bool> running;
-  for (const auto& vm : world.vms) { running.push_back(vm.running); }
+  for (const auto& vm : world.vms) {
+    running.push_back(vm.running);
+  }
   std::map<std::size_t, bool> stopping;  // VMs under an order, and whether it may take them down
   std::vector<Order> active;
   std::vector<int> attempts(world.vms.size(), 0);
@@ -79,12 +91,16 @@ void check_fleet(unsigned seed) {
 
   const auto guests = [&] {
     int count = world.outsiders;
-    for (std::size_t i = 0; i < running.size(); ++i) { count += running[i] || stopping.contains(i) ? 1 : 0; }
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      count += running[i] || stopping.contains(i) ? 1 : 0;
+    }
     return count;
   };
   const auto serving = [&] {
     int count = 0;
-    for (std::size_t i = 0; i < running.size(); ++i) { count += running[i] && !(stopping.contains(i) && stopping[i]) ? 1 : 0; }
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      count += running[i] && !(stopping.contains(i) && stopping[i]) ? 1 : 0;
+    }
     return count;
   };
 
@@ -96,8 +112,12 @@ void check_fleet(unsigned seed) {
       if (order->act == Act::work) {
         CHECK(world.vms[order->vm].work);
         // Canaries first, and nothing new after too many failures.
-        if (world.limits.canary > 0 && begun_works >= world.limits.canary) { CHECK(succeeded >= world.limits.canary); }
-        if (world.limits.max_fail) { CHECK(failures <= *world.limits.max_fail); }
+        if (world.limits.canary > 0 && begun_works >= world.limits.canary) {
+          CHECK(succeeded >= world.limits.canary);
+        }
+        if (world.limits.max_fail) {
+          CHECK(failures <= *world.limits.max_fail);
+        }
         ++begun_works;
         ++attempts[order->vm];
         CHECK(order->off_after == (!running[order->vm] && !world.vms[order->vm].parked));
@@ -106,11 +126,15 @@ void check_fleet(unsigned seed) {
       active.push_back(*order);
       CHECK(guests() <= world.limits.guests);
       CHECK(static_cast<int>(active.size()) <= world.limits.jobs);
-      if (takes_down) { CHECK(serving() >= world.limits.keep_ready); }
+      if (takes_down) {
+        CHECK(serving() >= world.limits.keep_ready);
+      }
       CHECK(schedule.serving() == serving());
       CHECK(schedule.occupied() == guests());
     }
-    if (schedule.over()) { break; }
+    if (schedule.over()) {
+      break;
+    }
     REQUIRE_FALSE(active.empty());
     const auto at = static_cast<std::size_t>(world.upto(static_cast<int>(active.size()) - 1));
     const Order order = active[at];
@@ -125,9 +149,15 @@ void check_fleet(unsigned seed) {
     }
     running[order.vm] = runs;
     const bool no_room = fails && order.act == Act::work && world.chance(30);
-    if (order.act == Act::work && !fails) { ++succeeded; }
-    if (order.act == Act::work && fails && (!no_room || attempts[order.vm] >= 3)) { ++failures; }
-    if (no_room && attempts[order.vm] < 3) { --begun_works; }
+    if (order.act == Act::work && !fails) {
+      ++succeeded;
+    }
+    if (order.act == Act::work && fails && (!no_room || attempts[order.vm] >= 3)) {
+      ++failures;
+    }
+    if (no_room && attempts[order.vm] < 3) {
+      --begun_works;
+    }
     schedule.ended(order, !fails ? Result::ok : no_room ? Result::no_room : Result::failed, runs);
   }
 
@@ -138,12 +168,18 @@ void check_fleet(unsigned seed) {
     CHECK(stand != Stand::waiting);
     CHECK(stand != Stand::active);
     CHECK((stand == Stand::idle) == !world.vms[i].work);
-    if (stand == Stand::skipped) { CHECK_FALSE(schedule.reason(i).empty()); }
+    if (stand == Stand::skipped) {
+      CHECK_FALSE(schedule.reason(i).empty());
+    }
     // What was off is off again, and what ran runs, but for what died under a failure or could not be woken.
-    if (!world.vms[i].running && !world.vms[i].parked) { CHECK_FALSE(running[i]); }
+    if (!world.vms[i].running && !world.vms[i].parked) {
+      CHECK_FALSE(running[i]);
+    }
     const bool to_run = world.vms[i].running || world.vms[i].parked;
     const bool told = stand == Stand::failed || !schedule.reason(i).empty();
-    if (to_run && !told && !any_death) { CHECK(running[i]); }
+    if (to_run && !told && !any_death) {
+      CHECK(running[i]);
+    }
   }
 }
 
@@ -151,7 +187,9 @@ void check_fleet(unsigned seed) {
 
 TEST_CASE("schedule: two guests of ten run, so two are worked on at a time and each is off again") {
   std::vector<ScheduledVm> vms;
-  for (int i = 0; i < 10; ++i) { vms.push_back(off(std::to_string(i))); }
+  for (int i = 0; i < 10; ++i) {
+    vms.push_back(off(std::to_string(i)));
+  }
   FleetSchedule schedule(vms, {2, 8, 0, 0, {}}, 0);
   std::vector<Order> active;
   CHECK(begun(schedule, &active) == "work 0 off, work 1 off");
@@ -254,5 +292,7 @@ TEST_CASE("schedule: a VM left parked by an earlier run is worked on and stays o
 }
 
 TEST_CASE("schedule: random fleets, failures and durations keep every promise") {
-  for (unsigned seed = 1; seed <= 20'000; ++seed) { check_fleet(seed); }
+  for (unsigned seed = 1; seed <= 20'000; ++seed) {
+    check_fleet(seed);
+  }
 }

@@ -31,7 +31,9 @@ struct Read {
   Scratch scratch;
   Fleet fleet;
   explicit Read(const std::string& text, const std::vector<std::pair<std::string, std::string>>& others = {}) {
-    for (const auto& [name, content] : others) { scratch.write(name, content); }
+    for (const auto& [name, content] : others) {
+      scratch.write(name, content);
+    }
     fleet = Fleet::load(scratch.write("fleet.yaml", text), "/home/me");
   }
   [[nodiscard]] std::vector<FleetVm> vms(const std::vector<std::string>& names, const std::string& host = "") {
@@ -46,7 +48,9 @@ std::string refused(const std::string& text) {
   const Scratch scratch;
   const auto file = scratch.write("fleet.yaml", text);
   const Error error = thrown([&] { (void)Fleet::load(file, "/home/me"); });
-  if (error.id() == "nothing-thrown") { return "accepted"; }
+  if (error.id() == "nothing-thrown") {
+    return "accepted";
+  }
   CHECK(error.id() == "fleet-invalid");
   CHECK(error.kind() == ErrorKind::usage);
   const std::string prefix = file.string() + ":";
@@ -55,7 +59,9 @@ std::string refused(const std::string& text) {
 
 std::string names_of(const std::vector<FleetVm>& vms) {
   std::string out;
-  for (const auto& vm : vms) { out += (out.empty() ? "" : " ") + vm.name; }
+  for (const auto& vm : vms) {
+    out += (out.empty() ? "" : " ") + vm.name;
+  }
   return out;
 }
 
@@ -94,8 +100,11 @@ vms:
 }
 
 TEST_CASE("fleet: what an included file says counts where the including one is silent, relative to its own folder") {
-  Read read(head + "include: [common/base.yaml]\ndefaults: { profile: tested }\nvms:\n  - name: a\n",
-            {{"common/base.yaml", head + "guest_limit: 3\ndefaults: { profile: minimal, workloads: [w.yaml], timeout: 60 }\nvms:\n  - match: '*'\n    timeout: 99\n"}});
+  Read read(
+      head + "include: [common/base.yaml]\ndefaults: { profile: tested }\nvms:\n  - name: a\n",
+      {{"common/base.yaml",
+        head +
+            "guest_limit: 3\ndefaults: { profile: minimal, workloads: [w.yaml], timeout: 60 }\nvms:\n  - match: '*'\n    timeout: 99\n"}});
   const auto vms = read.vms({"a", "b"});
   REQUIRE(names_of(vms) == "a b");
   CHECK(vms[0].profile == "tested");
@@ -138,7 +147,9 @@ TEST_CASE("fleet: a name that lume does not know is an error with its place, a p
 }
 
 TEST_CASE("fleet: every error has its line and column") {
-  struct Wrong { std::string text, where; };
+  struct Wrong {
+    std::string text, where;
+  };
   const std::vector<Wrong> wrongs = {
       {"", "1:1: the file is empty"},
       {"schema: 2\nvms: []\n", "1:9: this lumelift reads schema 1, and the file says 2"},
@@ -155,8 +166,10 @@ TEST_CASE("fleet: every error has its line and column") {
       {head + "vms:\n  - { name: a, workloads: x.yaml }\n", "3:27: a list is needed here"},
       {head + "vms:\n  - { name: a, before_stop: [] }\n", "3:29: a command is needed here"},
       {head + "vms:\n  - { name: a, host_preference: maybe }\n", "3:33: 'set' or 'keep' is needed here"},
-      {head + "vms:\n  - { name: a, profile: \"${profile}\" }\nvariables: { profil: x }\n", "3:25: there is no variable 'profile'; did you mean 'profil'?"},
-      {head + "vms:\n  - { name: a, profile: \"${a}\" }\nvariables: { a: \"${b}\", b: \"${a}\" }\n", "3:25: variables name each other in a circle here"},
+      {head + "vms:\n  - { name: a, profile: \"${profile}\" }\nvariables: { profil: x }\n",
+       "3:25: there is no variable 'profile'; did you mean 'profil'?"},
+      {head + "vms:\n  - { name: a, profile: \"${a}\" }\nvariables: { a: \"${b}\", b: \"${a}\" }\n",
+       "3:25: variables name each other in a circle here"},
       {head + "vms:\n  - { name: a, profile: \"${\" }\n", "3:25: '${' begins a variable, and this is none"},
       {head + "variables: { vm: x }\nvms: [{ name: a }]\n", "2:14: 'vm' is filled in by lumelift itself"},
       {head + "vms: [{ name: a, host: mac-1 }]\n", "2:24: there is no host named 'mac-1' under 'hosts'"},
@@ -177,7 +190,9 @@ TEST_CASE("fleet: every error has its line and column") {
 }
 
 TEST_CASE("fleet: the digest covers what is included") {
-  const auto digest = [](const std::string& included) { return Read(head + "include: [b.yaml]\nvms: [{ name: a }]\n", {{"b.yaml", included}}).fleet.digest(); };
+  const auto digest = [](const std::string& included) {
+    return Read(head + "include: [b.yaml]\nvms: [{ name: a }]\n", {{"b.yaml", included}}).fleet.digest();
+  };
   CHECK(digest(head + "guest_limit: 2\n") == digest(head + "guest_limit: 2\n"));
   CHECK(digest(head + "guest_limit: 2\n") != digest(head + "guest_limit: 3\n"));
 }
@@ -192,7 +207,9 @@ TEST_CASE("fleet: the schema for editors knows the same keys as the reader") {
       CHECK_MESSAGE(refused(before + key + ": {}" + after).find("unknown key") == std::string::npos, key);
     }
     const std::string told = refused(before + "zzzzzzzz: {}" + after);
-    for (const auto& key : keys) { CHECK_MESSAGE(told.find(key) != std::string::npos, key); }
+    for (const auto& key : keys) {
+      CHECK_MESSAGE(told.find(key) != std::string::npos, key);
+    }
     const auto listed_keys = static_cast<std::size_t>(std::count(told.begin(), told.end(), ',')) + 1;
     CHECK(listed_keys == keys.size());
   };

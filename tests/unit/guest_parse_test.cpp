@@ -16,7 +16,9 @@ using namespace lumelift;
 
 namespace {
 
-std::string record(const std::string& key, const std::string& value) { return key + "\037" + value + "\036"; }
+std::string record(const std::string& key, const std::string& value) {
+  return key + "\037" + value + "\036";
+}
 
 const std::string hash(64, 'a');
 
@@ -97,13 +99,15 @@ TEST_CASE("a job's text cut at every byte does no harm") {
 
 TEST_CASE("facts") {
   const auto body = record("uid", "502") + record("user", "lume") + record("home", "/Users/lume") + record("shell", "/bin/zsh") +
-                    record("system", "kern.osproductversion: 26.5.2\nkern.osversion: 25F84\nhw.model: VirtualMac2,1\n"
-                                     "machdep.cpu.brand_string: Apple M1 Ultra (Virtual)\nkern.uuid: U\nhw.memsize: 8589934592\n"
-                                     "kern.boottime: { sec = 1785000000, usec = 5 } Mon Jul 25 2026") +
-                    record("disk", "Filesystem 1024-blocks Used Available Capacity iused ifree %iused Mounted on\n"
-                                   "map auto home 100 40 60 40% 1 2 1% /System/Volumes/Data") +
-                    record("now", "1785000100") + record("sip", "System Integrity Protection status: disabled.") +
-                    record("gui", "125") + record("background", "0");
+                    record("system",
+                           "kern.osproductversion: 26.5.2\nkern.osversion: 25F84\nhw.model: VirtualMac2,1\n"
+                           "machdep.cpu.brand_string: Apple M1 Ultra (Virtual)\nkern.uuid: U\nhw.memsize: 8589934592\n"
+                           "kern.boottime: { sec = 1785000000, usec = 5 } Mon Jul 25 2026") +
+                    record("disk",
+                           "Filesystem 1024-blocks Used Available Capacity iused ifree %iused Mounted on\n"
+                           "map auto home 100 40 60 40% 1 2 1% /System/Volumes/Data") +
+                    record("now", "1785000100") + record("sip", "System Integrity Protection status: disabled.") + record("gui", "125") +
+                    record("background", "0");
   auto facts = parse_facts(body);
   CHECK(facts.uid == 502);
   CHECK(facts.user == "lume");
@@ -119,7 +123,8 @@ TEST_CASE("facts") {
   const auto unknown = parse_facts(record("uid", "1") + record("home", "/h") + record("sip", "unknown (Custom)"));
   CHECK_FALSE(unknown.sip);
   CHECK_FALSE(unknown.disk_free);
-  for (const auto* text : {"df: no such volume", "Filesystem\nabc", "Filesystem\n/dev/disk x x x 1%", "Filesystem\n/dev/disk 1 1 18446744073709551615 1%"}) {
+  for (const auto* text :
+       {"df: no such volume", "Filesystem\nabc", "Filesystem\n/dev/disk x x x 1%", "Filesystem\n/dev/disk 1 1 18446744073709551615 1%"}) {
     CHECK_FALSE(parse_facts(record("uid", "1") + record("home", "/h") + record("disk", text)).disk_free);
   }
   CHECK(parse_facts(record("uid", "1") + record("home", "/h") + record("disk", "Filesystem\035/dev/disk 9 2 7 1%")).disk_free == 7 * 1024);
@@ -147,10 +152,13 @@ TEST_CASE("a record of several lines is one write in every shell, so that two ca
     }
     std::vector<std::string> messages;
     char bytes[4096];
-    for (ssize_t got = 0; (got = ::recv(ours.get(), bytes, sizeof bytes, MSG_DONTWAIT)) > 0;) { messages.emplace_back(bytes, static_cast<std::size_t>(got)); }
+    for (ssize_t got = 0; (got = ::recv(ours.get(), bytes, sizeof bytes, MSG_DONTWAIT)) > 0;) {
+      messages.emplace_back(bytes, static_cast<std::size_t>(got));
+    }
     INFO(shell);
     REQUIRE(messages.size() == 2);
-    CHECK(unflattened(parse_records(messages[0]).at(0).second) == (shell == std::string("zsh") ? "one *\n\n  two\nthree" : "one *\n  two\nthree"));
+    CHECK(unflattened(parse_records(messages[0]).at(0).second) ==
+          (shell == std::string("zsh") ? "one *\n\n  two\nthree" : "one *\n  two\nthree"));
     CHECK(parse_records(messages[1]).at(0) == std::pair<std::string, std::string>("other", "0"));
   }
 }
@@ -192,7 +200,9 @@ TEST_CASE("frames are cut out of whatever start files print around them") {
 }
 
 TEST_CASE("paths in the guest") {
-  for (const auto* good : {"/a", "/a/b", "/a b/\xc3\xa9", "/.x", "/...", "/a/-b"}) { CHECK_NOTHROW(require_plain_path(good)); }
+  for (const auto* good : {"/a", "/a/b", "/a b/\xc3\xa9", "/.x", "/...", "/a/-b"}) {
+    CHECK_NOTHROW(require_plain_path(good));
+  }
   for (const auto* bad : {"", "/", "a", "~/a", "/a/", "//a", "/a//b", "/.", "/a/..", "/../a", "/a/./b"}) {
     CHECK_THROWS_AS(require_plain_path(bad), Error);
   }

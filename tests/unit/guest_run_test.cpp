@@ -14,7 +14,10 @@ TEST_CASE("the launch line becomes the program, scrubbed, in its folder, and tel
   const Launch launch{{"/bin/sh", "-c", "echo $$; /usr/bin/env; pwd; echo \"$1\"", "sh", "it's \"$x\" \n*"}, {{"OWN", "a'b c"}}, "/"};
   for (const char* shell : {"/bin/sh", "/bin/bash", "/usr/bin/zsh"}) {
     const auto done = sys::run({.argv = {shell, "-c", launch_line(launch, "feed")},
-                                .env = {{"DYLD_MADE_UP", "1"}, {"LUMELIFT_TRACE", "x"}, {"LUME_METAL_APPLE_FAMILY_MAX", "1009"}, {"KEPT", "two\nexport DYLD_x y"}}},
+                                .env = {{"DYLD_MADE_UP", "1"},
+                                        {"LUMELIFT_TRACE", "x"},
+                                        {"LUME_METAL_APPLE_FAMILY_MAX", "1009"},
+                                        {"KEPT", "two\nexport DYLD_x y"}}},
                                sys::Deadline::in(sys::Milliseconds{10'000}));
     REQUIRE(done.ok());
     MarkCutter cutter("feed");
@@ -93,7 +96,8 @@ TEST_CASE("mapped files as lsof and vmmap name them") {
 }
 
 TEST_CASE("a relay turns signals into news and gives the handlers back") {
-  struct ::sigaction before {}, after {};
+  struct ::sigaction before {
+  }, after{};
   ::sigaction(SIGUSR1, nullptr, &before);
   {
     sys::SignalRelay relay;

@@ -25,10 +25,13 @@ std::string plist(const std::string& entries) {
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <plist version="1.0">
 <dict>
-)" + entries + "</dict>\n</plist>\n";
+)" + entries +
+         "</dict>\n</plist>\n";
 }
 
-std::string entry(const std::string& value) { return plist("\t<key>Level</key>\n\t" + value + "\n"); }
+std::string entry(const std::string& value) {
+  return plist("\t<key>Level</key>\n\t" + value + "\n");
+}
 
 /// A `defaults` that keeps one typed value as the XML of it, with the real one's rules and texts. `on_read` is shell text run
 /// before each export, with $n counting reads since the last write.
@@ -120,11 +123,10 @@ TEST_CASE("what is no property list is refused with its place, cut or changed an
   }
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "<array>";
-  for (const std::string& bad :
-       {std::string("garbage"), std::string("{ Level = 1; }"), entry("<true>"), entry("<string>&bogus;</string>"),
-        entry("<string>&#0;</string>"), entry("<string>&#xD800;</string>"), entry("<maybe/>"), entry("</true>"), entry(deep),
-        plist("<key>a</key><true/><key>a</key><true/>"), plist("<true/>"), plist("<key>a</key>"), whole + "x",
-        std::string("<plist version=\"1.0\"><array/></plist>"), std::string(5'000'000, '<')}) {
+  for (const std::string& bad : {std::string("garbage"), std::string("{ Level = 1; }"), entry("<true>"), entry("<string>&bogus;</string>"),
+                                 entry("<string>&#0;</string>"), entry("<string>&#xD800;</string>"), entry("<maybe/>"), entry("</true>"),
+                                 entry(deep), plist("<key>a</key><true/><key>a</key><true/>"), plist("<true/>"), plist("<key>a</key>"),
+                                 whole + "x", std::string("<plist version=\"1.0\"><array/></plist>"), std::string(5'000'000, '<')}) {
     const auto error = error_of([&] { (void)read_property_list(bad); });
     REQUIRE(error);
     CHECK(error->id() == "preference-unreadable");

@@ -28,9 +28,13 @@ std::string told(const Journal& journal) {
   std::string text;
   for (const auto& run : journal.history()) {
     text += run.vm + " " + shown(run.state) + "\n";
-    for (const auto& step : journal.steps(run.id)) { text += std::to_string(step.position) + step.body + shown(step.state) + "\n"; }
+    for (const auto& step : journal.steps(run.id)) {
+      text += std::to_string(step.position) + step.body + shown(step.state) + "\n";
+    }
   }
-  for (const auto& claim : journal.claims("pref")) { text += claim.vm + claim.before + "\n"; }
+  for (const auto& claim : journal.claims("pref")) {
+    text += claim.vm + claim.before + "\n";
+  }
   return text;
 }
 
@@ -71,7 +75,9 @@ Recorded record(bool at_rest) {
       recorded.log = test::slurp(folder.path() / "journal.sqlite-wal");
     }
   }
-  if (at_rest) { recorded.file = test::slurp(folder.path() / "journal.sqlite"); }
+  if (at_rest) {
+    recorded.file = test::slurp(folder.path() / "journal.sqlite");
+  }
   return recorded;
 }
 
@@ -90,7 +96,9 @@ TEST_CASE("a journal whose log is cut at any byte opens with a state that it had
   for (std::size_t length = 0; length <= recorded.log.size(); ++length) {
     // Every byte around a frame's ends, where the outcome changes; within a page every 509th must do.
     const std::size_t in_frame = length < 32 ? 0 : (length - 32) % 4120;
-    if (in_frame > 28 && in_frame < 4116 && length % 509 != 0) { continue; }
+    if (in_frame > 28 && in_frame < 4116 && length % 509 != 0) {
+      continue;
+    }
     write(folder.path() / "journal.sqlite", recorded.file);
     write(folder.path() / "journal.sqlite-wal", std::string_view(recorded.log).substr(0, length));
     fs::remove(folder.path() / "journal.sqlite-shm");
@@ -112,7 +120,9 @@ TEST_CASE("a journal whose file is cut at any byte is refused, or nothing but un
     // To SQLite a file of one byte is an empty one, as good as the file that a crash leaves at the very first start.
     for (std::size_t length = 2; length < recorded.file.size(); ++length) {
       const std::size_t in_page = length % 4096;
-      if (in_page > 20 && in_page < 4093 && length % 509 != 0) { continue; }
+      if (in_page > 20 && in_page < 4093 && length % 509 != 0) {
+        continue;
+      }
       write(folder.path() / "journal.sqlite", std::string_view(recorded.file).substr(0, length));
       fs::remove(folder.path() / "journal.sqlite-wal");
       fs::remove(folder.path() / "journal.sqlite-shm");
@@ -136,7 +146,9 @@ TEST_CASE("a damaged byte anywhere is refused or changes nothing that is told") 
     fs::remove(folder.path() / "journal.sqlite-wal");
     fs::remove(folder.path() / "journal.sqlite-shm");
     const std::string text = told_after(folder.path(), Journal::Access::read);
-    if (text.starts_with("error ")) { continue; }
+    if (text.starts_with("error ")) {
+      continue;
+    }
     ++(text == recorded.states.back() ? silent : changed);
   }
   // A flipped byte within a text cannot be told from another text; everything else is noticed.

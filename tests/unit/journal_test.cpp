@@ -299,8 +299,12 @@ TEST_CASE("a journal of a newer version is refused for reading and writing, and 
 TEST_CASE("a database of somebody else, or a file that is none, is named and left alone") {
   const Folder folder;
   sys::ensure_private_folder(folder.state());
-  SUBCASE("somebody else's") { sql(folder.file(), "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)"); }
-  SUBCASE("no database") { std::ofstream(folder.file()) << std::string(5000, 'x'); }
+  SUBCASE("somebody else's") {
+    sql(folder.file(), "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)");
+  }
+  SUBCASE("no database") {
+    std::ofstream(folder.file()) << std::string(5000, 'x');
+  }
   const auto before = test::slurp(folder.file());
   for (const auto access : {Access::read, Access::write}) {
     const auto error = error_of([&] { (void)folder.open(access).history(); });

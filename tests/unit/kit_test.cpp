@@ -27,11 +27,15 @@ Workload copying(const Scratch& scratch, const std::string& to = ".") {
 
 std::string listed(const std::vector<Source>& sources) {
   std::string out;
-  for (const auto& source : sources) { out += source.to + " "; }
+  for (const auto& source : sources) {
+    out += source.to + " ";
+  }
   return out;
 }
 
-Error refused(const Workload& workload) { return thrown([&] { (void)gather(workload); }); }
+Error refused(const Workload& workload) {
+  return thrown([&] { (void)gather(workload); });
+}
 
 }  // namespace
 
@@ -147,13 +151,17 @@ TEST_CASE("the built kit is whole; one changed byte anywhere in it is found" * d
     std::string first_missed;
     for (std::size_t at = 0; at < whole.size(); at += whole.size() / 61 + 1, ++tried) {
       // Zeros between slices belong to no slice: dyld never maps them.
-      if (whole.compare(at, 16, std::string(16, '\0')) == 0) { continue; }
+      if (whole.compare(at, 16, std::string(16, '\0')) == 0) {
+        continue;
+      }
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ 1);
       scratch.write(source.to, damaged);
       if (thrown([&] { (void)load_kit(scratch.path()); }).id() != "kit-damaged") {
         ++missed;
-        if (first_missed.empty()) { first_missed = std::to_string(at); }
+        if (first_missed.empty()) {
+          first_missed = std::to_string(at);
+        }
       }
     }
     CAPTURE(first_missed);
@@ -170,7 +178,7 @@ TEST_CASE("a model that is a web page or a pointer is refused before gigabytes a
   const auto kit = load_kit(LUMELIFT_KIT_DIR);
   const auto check = [&] {
     Workload workload = copying(scratch);
-    workload.agents.front().executable = "/usr/local/bin/tool";   // the guest's own: not judged here
+    workload.agents.front().executable = "/usr/local/bin/tool";  // the guest's own: not judged here
     return thrown([&] { (void)preflight(workload, gather(workload), kit); });
   };
   const Error page = check();

@@ -20,17 +20,22 @@ AgentSpec spec() {
   return agent;
 }
 
-std::string skeleton() { return sys::read_file(LUMELIFT_SOURCE_DIR "/templates/agent.plist", 1u << 20); }
+std::string skeleton() {
+  return sys::read_file(LUMELIFT_SOURCE_DIR "/templates/agent.plist", 1u << 20);
+}
 
-std::string render(const AgentSpec& agent) { return render_agent(skeleton(), agent); }
+std::string render(const AgentSpec& agent) {
+  return render_agent(skeleton(), agent);
+}
 
 /// The plist as Python's plistlib reads it, one "path: type value" a line.
 std::string read_back(const std::string& plist) {
-  const auto outcome = sys::run({.argv = {"/usr/bin/python3", "-I", "-c",
-                                          "import plistlib, sys\n"
-                                          "for key, value in sorted(plistlib.loads(sys.stdin.buffer.read()).items()): print(key, ascii(value))"},
-                                 .input = plist},
-                                sys::Deadline::in(std::chrono::seconds(30)));
+  const auto outcome =
+      sys::run({.argv = {"/usr/bin/python3", "-I", "-c",
+                         "import plistlib, sys\n"
+                         "for key, value in sorted(plistlib.loads(sys.stdin.buffer.read()).items()): print(key, ascii(value))"},
+                .input = plist},
+               sys::Deadline::in(std::chrono::seconds(30)));
   INFO(outcome.err);
   REQUIRE(outcome.ok());
   return outcome.out;
@@ -47,7 +52,9 @@ std::string refusal(const AgentSpec& agent) {
   return "accepted";
 }
 
-bool refuses(const AgentSpec& agent, const char* what) { return refusal(agent).find(what) != std::string::npos; }
+bool refuses(const AgentSpec& agent, const char* what) {
+  return refusal(agent).find(what) != std::string::npos;
+}
 
 }  // namespace
 
@@ -84,13 +91,22 @@ TEST_CASE("equal agents give equal text, whatever the order of their variables")
 
 TEST_CASE("R54: every value comes back byte for byte") {
   auto agent = spec();
-  agent.arguments = {"/a&b/<c>", "R&D <x> \"q\" 'a'", "@LABEL@", "&amp;", "line\nbreak", "tab\t", "cr\rlf\r\n",
-                     "caf\xc3\xa9 cafe\xcc\x81 \xf0\x9f\x92\xa1", "", " lead", "]]>", "<!-- -->"};
+  agent.arguments = {"/a&b/<c>",
+                     "R&D <x> \"q\" 'a'",
+                     "@LABEL@",
+                     "&amp;",
+                     "line\nbreak",
+                     "tab\t",
+                     "cr\rlf\r\n",
+                     "caf\xc3\xa9 cafe\xcc\x81 \xf0\x9f\x92\xa1",
+                     "",
+                     " lead",
+                     "]]>",
+                     "<!-- -->"};
   agent.environment = {{"K&<>", "@ARGUMENTS@ & <>"}};
   const auto text = read_back(render(agent));
   CHECK(text.find("ProgramArguments ['/a&b/<c>', 'R&D <x> \"q\" \\'a\\'', '@LABEL@', '&amp;', 'line\\nbreak', 'tab\\t', "
-                  "'cr\\rlf\\r\\n', 'caf\\xe9 cafe\\u0301 \\U0001f4a1', '', ' lead', ']]>', '<!-- -->']\n") !=
-        std::string::npos);
+                  "'cr\\rlf\\r\\n', 'caf\\xe9 cafe\\u0301 \\U0001f4a1', '', ' lead', ']]>', '<!-- -->']\n") != std::string::npos);
   CHECK(text.find("EnvironmentVariables {'K&<>': '@ARGUMENTS@ & <>'}\n") != std::string::npos);
 }
 
@@ -100,8 +116,8 @@ TEST_CASE("what a property list cannot carry is refused by name") {
     agent.arguments.push_back(std::move(text));
     return agent;
   };
-  for (const auto* bad : {"\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
-                          "\xe0\x80\x80", "\xef\xbf\xbe", "a\xc3("}) {
+  for (const auto* bad : {"\x01", "\x1b[31m", "\x7f", "\xff", "\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xe0\x80\x80",
+                          "\xef\xbf\xbe", "a\xc3("}) {
     CHECK(refuses(with_argument(bad), "argument 3 holds the byte 0x"));
   }
   CHECK(refuses(with_argument(std::string("\0", 1)), "0x00"));

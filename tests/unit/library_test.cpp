@@ -22,7 +22,9 @@ std::string library_for(Cpu cpu, std::size_t size = 9000) {
   return build(spec);
 }
 
-std::string part(const std::string& file, const Slice& slice) { return file.substr(slice.range.offset, slice.range.size); }
+std::string part(const std::string& file, const Slice& slice) {
+  return file.substr(slice.range.offset, slice.range.size);
+}
 
 /// A folder with files to bring, and what is asked of them.
 struct Bringing {
@@ -31,7 +33,9 @@ struct Bringing {
 
   void add(const std::string& name, const std::string& content, bool accept = true) {
     options.files.push_back(scratch.write(name, content));
-    if (accept) { options.accepted.push_back(sys::sha256(content)); }
+    if (accept) {
+      options.accepted.push_back(sys::sha256(content));
+    }
   }
   ChosenLibrary choose() {
     const auto own = scratch.write("own.dylib", library_for(Cpu::arm64));
@@ -47,7 +51,9 @@ TEST_CASE("thin files become one universal file with each slice's bytes unchange
   const MachO file = MachO::parse(bytes_of(joined));
   REQUIRE(file.slices.size() == 3);
   CHECK(file.universal);
-  for (const auto& slice : file.slices) { CHECK(slice.range.offset % 16384 == 0); }
+  for (const auto& slice : file.slices) {
+    CHECK(slice.range.offset % 16384 == 0);
+  }
   CHECK(part(joined, *file.find(Cpu::arm64)) == arm64);
   CHECK(part(joined, *file.find(Cpu::arm64e)) == arm64e);
   CHECK(part(joined, *file.find(Cpu::x86_64)) == intel);
@@ -94,7 +100,8 @@ TEST_CASE("an unknown file needs its hash, and the message says which") {
   CHECK(chosen.origin == LibraryOrigin::accepted);
   CHECK(chosen.source.to == "liblumelift-metal.dylib");
   CHECK(chosen.source.state == FileState{sys::sha256(content), 0755, content.size()});
-  CHECK(chosen.slices == std::vector<LibrarySlice>{{Cpu::arm64, sys::sha256(content), (bringing.scratch.path() / "x.dylib").string(), sys::sha256(content)}});
+  CHECK(chosen.slices == std::vector<LibrarySlice>{
+                             {Cpu::arm64, sys::sha256(content), (bringing.scratch.path() / "x.dylib").string(), sys::sha256(content)}});
 }
 
 TEST_CASE("joined files keep each slice's hash, and the joined one is what goes into the guest") {

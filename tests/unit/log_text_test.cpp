@@ -25,7 +25,8 @@ TEST_CASE("the moment that a line begins with") {
   CHECK(moment_of("1970-01-01T01:00:10,5 +0100", 0) == 10);
   CHECK(moment_of("1969-12-31T23:00:10-0100", 0) == 10);
   CHECK(moment_of("2026-11-29T13:04:07Z", 0) == 1795957447);
-  for (const char* text : {"", "x", "2026-13-01T00:00:00", "2026-02-30T00:00:00", "2026-11-29T25:00:00Z", "2026-11-29 13:04", "2026/11/29 13:04:07"}) {
+  for (const char* text :
+       {"", "x", "2026-13-01T00:00:00", "2026-02-30T00:00:00", "2026-11-29T25:00:00Z", "2026-11-29 13:04", "2026/11/29 13:04:07"}) {
     CHECK_FALSE(moment_of(text, 0));
   }
 }
@@ -43,5 +44,7 @@ TEST_CASE("the guest's clock") {
   CHECK(parse_clock("1764422000 +0130\n").offset == 5400);
   CHECK(parse_clock("1764422000 -0800\n").offset == -28800);
   CHECK(parse_clock("1764422000 -0800\n").now == 1764422000);
-  for (const char* text : {"", "x", "1 +1\n", "1764422000 0100\n", "1764422000 +0100"}) { CHECK_THROWS_AS(static_cast<void>(parse_clock(text)), Error); }
+  for (const char* text : {"", "x", "1 +1\n", "1764422000 0100\n", "1764422000 +0100"}) {
+    CHECK_THROWS_AS(static_cast<void>(parse_clock(text)), Error);
+  }
 }

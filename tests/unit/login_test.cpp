@@ -40,8 +40,9 @@ TEST_CASE("a password comes from descriptor, file, environment, in this order") 
 
 TEST_CASE("one newline at the end is not part of a password, everything else is") {
   const Scratch scratch;
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"lume\n", "=lume"}, {"lume\r\n", "=lume"}, {"lume\n\n", "=lume\n"}, {" lu me ", "= lu me "}, {"pä$'\"\\", "=pä$'\"\\"}, {"12345678", "=12345678"}};
+  const std::vector<std::pair<std::string, std::string>> cases = {{"lume\n", "=lume"},       {"lume\r\n", "=lume"},
+                                                                  {"lume\n\n", "=lume\n"},   {" lu me ", "= lu me "},
+                                                                  {"pä$'\"\\", "=pä$'\"\\"}, {"12345678", "=12345678"}};
   for (const auto& [content, wanted] : cases) {
     LoginSources sources;
     sources.password_file = scratch.write("p", content, 0400);

@@ -75,15 +75,18 @@ esac
   test::PathFirst first_;
 };
 
-Deadline soon() { return Deadline::in(Milliseconds{5'000}); }
+Deadline soon() {
+  return Deadline::in(Milliseconds{5'000});
+}
 
 }  // namespace
 
 // ---------------------------------------------------------------- names
 
 TEST_CASE("R10, R138: names are exact, checked before any process starts, and stored with an underscore") {
-  for (const std::string& bad : {std::string(), std::string("a/b"), std::string("-rf"), std::string(".."), std::string("a/../b"),
-                                 std::string("."), std::string("a\nb"), std::string("a\x7f"), std::string(256, 'n'), std::string("a\0b", 3)}) {
+  for (const std::string& bad :
+       {std::string(), std::string("a/b"), std::string("-rf"), std::string(".."), std::string("a/../b"), std::string("."),
+        std::string("a\nb"), std::string("a\x7f"), std::string(256, 'n'), std::string("a\0b", 3)}) {
     CAPTURE(bad);
     CHECK(Lume::bad_name(bad));
     const FakeLume fake;
@@ -167,7 +170,8 @@ TEST_CASE("R12: lume that hangs is ended, and the message names the command and 
 }
 
 TEST_CASE("R06: right after a stop lume misses the VM for a moment; waiting loops ask again") {
-  const std::string twice = R"sh(get) count gets; test $n -le 2 && { echo "Error: Virtual machine not found: v" >&2; exit 1; }; get stopped;;)sh";
+  const std::string twice =
+      R"sh(get) count gets; test $n -le 2 && { echo "Error: Virtual machine not found: v" >&2; exit 1; }; get stopped;;)sh";
   CHECK_FALSE(FakeLume(twice).lume().find("v"));
   CHECK(FakeLume(twice).lume().find("v", soon()));
   CHECK(FakeLume(twice).lume().wait_stopped("v", soon()));
@@ -206,7 +210,8 @@ TEST_CASE("R03: a VM that is being made is not started or stopped") {
   const FakeLume fake;
   for (const char* status : {"provisioning (stale)", "pulling", "paused"}) {
     fake.write("status", status);
-    for (const auto& error : {error_of([&] { fake.lume().start("v", {}, soon()); }), error_of([&] { fake.lume().stop("v", "", soon()); })}) {
+    for (const auto& error :
+         {error_of([&] { fake.lume().start("v", {}, soon()); }), error_of([&] { fake.lume().stop("v", "", soon()); })}) {
       REQUIRE(error);
       CHECK(error->id() == "vm-not-ready");
       CHECK(error->kind() == ErrorKind::busy);

@@ -80,10 +80,10 @@ TEST_CASE("R02: array of one, bare object, missing keys and nulls mean the same;
 }
 
 TEST_CASE("output that holds no VM is told apart from an empty list; wrong types do no harm") {
-  for (const std::string& bad : {std::string("garbage"), std::string("No virtual machines found\n"), log_before, std::string("["),
-                                 std::string("[1,2]"), std::string(R"([{"name":null,"status":"running"}])"),
-                                 std::string(R"([{"name":"v"}])"), std::string("\xff\xfe"), std::string(100'000, '['),
-                                 "[" + object("v", "running").substr(0, 100)}) {
+  for (const std::string& bad :
+       {std::string("garbage"), std::string("No virtual machines found\n"), log_before, std::string("["), std::string("[1,2]"),
+        std::string(R"([{"name":null,"status":"running"}])"), std::string(R"([{"name":"v"}])"), std::string("\xff\xfe"),
+        std::string(100'000, '['), "[" + object("v", "running").substr(0, 100)}) {
     CHECK_FALSE(vms_in(bad));
   }
   const auto odd = vms_in(R"([{"name":"v","status":"running","cpuCount":"4","memorySize":-1,"diskSize":7,"ipAddress":["x"],)"
@@ -166,7 +166,8 @@ TEST_CASE("servers are found among the processes by their program, not by a part
 }
 
 TEST_CASE("R09, R131: a VNC password never reaches a message; long text is cut at the front") {
-  CHECK(lume_text::quoted("at vnc://:secret@127.0.0.1:5901, again vnc://u:pa@ss@h/ end") == "at vnc://***@127.0.0.1:5901, again vnc://***@h/ end");
+  CHECK(lume_text::quoted("at vnc://:secret@127.0.0.1:5901, again vnc://u:pa@ss@h/ end") ==
+        "at vnc://***@127.0.0.1:5901, again vnc://***@h/ end");
   CHECK(lume_text::quoted("vnc://127.0.0.1:5901 and a@b") == "vnc://127.0.0.1:5901 and a@b");
   CHECK(lume_text::quoted("  \n") == "(no text)");
   CHECK(lume_text::quoted(std::string(10'000, 'x') + "end").size() < 410);
@@ -175,7 +176,8 @@ TEST_CASE("R09, R131: a VNC password never reaches a message; long text is cut a
 }
 
 TEST_CASE("what a detached start prints") {
-  const auto detached = lume_text::detached_in(log_before + "Started 'my (PID 1) vm' in the background (PID 4711).\nLog: /Users/me/a b.log\n");
+  const auto detached =
+      lume_text::detached_in(log_before + "Started 'my (PID 1) vm' in the background (PID 4711).\nLog: /Users/me/a b.log\n");
   CHECK(detached.pid == 4711);
   CHECK(detached.log == "/Users/me/a b.log");
   CHECK_FALSE(lume_text::detached_in("Started 'v' in the background (PID -1).").pid);

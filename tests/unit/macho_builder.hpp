@@ -57,9 +57,7 @@ class Out {
     return *this;
   }
   Out& raw(std::string_view text) { return text_ += text, *this; }
-  Out& padded(std::string_view text, std::size_t size) {
-    return text_ += text, text_.append(size - text.size(), '\0'), *this;
-  }
+  Out& padded(std::string_view text, std::size_t size) { return text_ += text, text_.append(size - text.size(), '\0'), *this; }
   Out& align(std::size_t size) { return text_.append((size - text_.size() % size) % size, '\0'), *this; }
   [[nodiscard]] std::size_t size() const { return text_.size(); }
   [[nodiscard]] std::string take() { return std::move(text_); }
@@ -190,8 +188,8 @@ inline std::string signature_of(std::string_view code, const SignSpec& spec) {
   const auto first_hash = static_cast<std::uint32_t>(fixed + names.size() + special * hash_size);
   const auto length = static_cast<std::uint32_t>(fixed + names.size() + hashes.size());
   Out directory;
-  directory.big_words({0xfade0c02, length, 0x20400, spec.flags, first_hash, fixed, special, pages,
-                       static_cast<std::uint32_t>(code.size())});
+  directory.big_words(
+      {0xfade0c02, length, 0x20400, spec.flags, first_hash, fixed, special, pages, static_cast<std::uint32_t>(code.size())});
   directory.big(static_cast<std::uint8_t>(hash_size)).big(spec.hash_type).big(std::uint8_t{0}).big(spec.page_bits);
   directory.big_words({0, 0, team, 0, 0, 0, 0, 0, 0, 0, 0, 0}).raw(names).raw(hashes);
   blobs.insert(blobs.begin(), {0, directory.take()});
@@ -203,11 +201,7 @@ inline std::string signature_of(std::string_view code, const SignSpec& spec) {
     body.raw(content);
   }
   const auto count = static_cast<std::uint32_t>(blobs.size());
-  return Out()
-      .big_words({0xfade0cc0, static_cast<std::uint32_t>(start + body.size()), count})
-      .raw(index.take())
-      .raw(body.take())
-      .take();
+  return Out().big_words({0xfade0cc0, static_cast<std::uint32_t>(start + body.size()), count}).raw(index.take()).raw(body.take()).take();
 }
 
 inline std::string chained_fixups(const std::vector<std::string>& imports) {
@@ -261,8 +255,8 @@ class SliceBuilder {
   std::string contents() {
     const std::string commands_text = commands();
     Out out;
-    out.words({0xfeedfacf, spec_.cpu_type, spec_.cpu_subtype, spec_.file_type, count_,
-               static_cast<std::uint32_t>(commands_text.size()), 0x85, 0});
+    out.words({0xfeedfacf, spec_.cpu_type, spec_.cpu_subtype, spec_.file_type, count_, static_cast<std::uint32_t>(commands_text.size()),
+               0x85, 0});
     out.raw(commands_text).align(4096);
     std::uint32_t noise = 12345;
     for (std::size_t i = 0; i < spec_.text_size; ++i) {
@@ -313,8 +307,7 @@ class SliceBuilder {
     const auto names_at = static_cast<std::uint32_t>(symbols_at + symbols_.size());
     add(0x2, Out().words({symbols_at, symbol_count_, names_at, static_cast<std::uint32_t>(names_.size())}).take());
     if (spec_.sign) {
-      add(0x1d,
-          Out().words({static_cast<std::uint32_t>(signature_at_), static_cast<std::uint32_t>(signature_size_)}).take());
+      add(0x1d, Out().words({static_cast<std::uint32_t>(signature_at_), static_cast<std::uint32_t>(signature_size_)}).take());
     }
     return out.take();
   }
@@ -358,8 +351,7 @@ inline std::string build_universal(const std::vector<SliceSpec>& specs, bool wid
     if (wide) {
       header.big(std::uint64_t{first + body.size()}).big(std::uint64_t{slices[i].size()}).big_words({14, 0});
     } else {
-      header.big_words(
-          {static_cast<std::uint32_t>(first + body.size()), static_cast<std::uint32_t>(slices[i].size()), 14});
+      header.big_words({static_cast<std::uint32_t>(first + body.size()), static_cast<std::uint32_t>(slices[i].size()), 14});
     }
     body.raw(slices[i]);
   }

@@ -130,8 +130,7 @@ TEST_CASE("macho: a library has its install name, and the other marks are seen")
 
 TEST_CASE("macho: universal files with both kinds of header") {
   for (const bool wide : {false, true}) {
-    const std::string file =
-        build_universal({for_cpu(Cpu::x86_64), for_cpu(Cpu::arm64, rich()), for_cpu(Cpu::arm64e)}, wide);
+    const std::string file = build_universal({for_cpu(Cpu::x86_64), for_cpu(Cpu::arm64, rich()), for_cpu(Cpu::arm64e)}, wide);
     const MachO parsed = MachO::parse(bytes_of(file));
     CHECK(parsed.universal);
     REQUIRE(parsed.slices.size() == 3);
@@ -281,11 +280,10 @@ TEST_CASE("plist: values of every kind, and what is no property list") {
   for (int i = 0; i < 100000; ++i) {
     deep += "<array>";
   }
-  for (const std::string& text : {std::string("bplist00\xd1"), std::string(), std::string("<plist><array/></plist>"),
-                                  std::string("<plist><dict>"), std::string("<plist><dict><key>a</key></dict></plist>"),
-                                  std::string("<plist><dict><true/></dict></plist>"),
-                                  std::string("<plist><dict><key>a</key><string>x<b/></string></dict></plist>"),
-                                  std::string("<!-- <plist>"), deep}) {
+  for (const std::string& text :
+       {std::string("bplist00\xd1"), std::string(), std::string("<plist><array/></plist>"), std::string("<plist><dict>"),
+        std::string("<plist><dict><key>a</key></dict></plist>"), std::string("<plist><dict><true/></dict></plist>"),
+        std::string("<plist><dict><key>a</key><string>x<b/></string></dict></plist>"), std::string("<!-- <plist>"), deep}) {
     CHECK_THROWS_AS((void)parse_plist_xml(text), Error);
   }
 }

@@ -24,9 +24,13 @@ GuestFacts facts(bool gui = true) {
   return out;
 }
 
-Source source(const std::string& to, unsigned mode = 0644) { return {"/host/" + to, to, {sys::sha256(to), mode, 1000 + to.size()}}; }
+Source source(const std::string& to, unsigned mode = 0644) {
+  return {"/host/" + to, to, {sys::sha256(to), mode, 1000 + to.size()}};
+}
 
-std::vector<Source> kit() { return {source("liblumelift-metal.dylib", 0755), source("lumelift-probe", 0755)}; }
+std::vector<Source> kit() {
+  return {source("liblumelift-metal.dylib", 0755), source("lumelift-probe", 0755)};
+}
 
 Workload server() {
   WorkloadAgent agent;
@@ -37,23 +41,33 @@ Workload server() {
   return {"server", {}, {agent}};
 }
 
-std::string skeleton() { return sys::read_file(LUMELIFT_SOURCE_DIR "/templates/agent.plist", 1u << 16); }
+std::string skeleton() {
+  return sys::read_file(LUMELIFT_SOURCE_DIR "/templates/agent.plist", 1u << 16);
+}
 
 GuestGoal goal_of(const std::optional<Workload>& workload, const std::vector<Source>& sources = {}, bool gui = true) {
   return guest_goal({"tested"}, workload, kit(), sources, facts(gui), skeleton());
 }
 
-GuestGoal server_goal() { return goal_of(server(), {source("bin/llama-server"), source("m.gguf")}); }
+GuestGoal server_goal() {
+  return goal_of(server(), {source("bin/llama-server"), source("m.gguf")});
+}
 
 /// What would be seen after the goal was reached.
 std::vector<PathSeen> reached(const GuestGoal& goal) {
   std::vector<PathSeen> seen;
-  for (const auto& folder : goal.folders) { seen.push_back({PathKind::folder, std::nullopt, folder.mode, 501}); }
-  for (const auto& file : goal.files) { seen.push_back({PathKind::file, file.state, file.state.mode, 501}); }
+  for (const auto& folder : goal.folders) {
+    seen.push_back({PathKind::folder, std::nullopt, folder.mode, 501});
+  }
+  for (const auto& file : goal.files) {
+    seen.push_back({PathKind::file, file.state, file.state.mode, 501});
+  }
   return seen;
 }
 
-std::vector<PathSeen> nothing(const GuestGoal& goal) { return std::vector<PathSeen>(goal.paths().size()); }
+std::vector<PathSeen> nothing(const GuestGoal& goal) {
+  return std::vector<PathSeen>(goal.paths().size());
+}
 
 std::size_t index_of(const GuestGoal& goal, const std::string& path) {
   const auto paths = goal.paths();
@@ -73,8 +87,12 @@ AgentSeen loaded(const std::string& plist, std::optional<int> pid = 77) {
 std::string sketch(const Plan& plan) {
   std::string out;
   for (const auto& step : plan.steps) {
-    if (const auto* folder = std::get_if<MakeFolder>(&step)) { out += "+" + folder->path.substr(home.size()) + " "; }
-    if (const auto* file = std::get_if<PutFile>(&step)) { out += (file->before ? "~" : "+") + std::filesystem::path(file->path).filename().string() + " "; }
+    if (const auto* folder = std::get_if<MakeFolder>(&step)) {
+      out += "+" + folder->path.substr(home.size()) + " ";
+    }
+    if (const auto* file = std::get_if<PutFile>(&step)) {
+      out += (file->before ? "~" : "+") + std::filesystem::path(file->path).filename().string() + " ";
+    }
     if (const auto* agent = std::get_if<SetAgent>(&step)) {
       const char* words[] = {"disabled", "unloaded", "loaded"};
       out += std::string("agent:") + words[static_cast<int>(agent->before)] + ">" + words[static_cast<int>(agent->after)] + " ";
@@ -118,15 +136,24 @@ TEST_CASE("one file that differs in bytes, mode or size is put again, and the ag
     for (int how = 0; how < 4; ++how) {
       auto seen = reached(goal);
       auto& now = seen[goal.folders.size() + i];
-      if (how == 0) { now.file->sha256 = std::string(64, '0'); }
-      if (how == 1) { now.file->mode = 0600; }
-      if (how == 2) { now.file->size += 1; }
-      if (how == 3) { now = {}; }
+      if (how == 0) {
+        now.file->sha256 = std::string(64, '0');
+      }
+      if (how == 1) {
+        now.file->mode = 0600;
+      }
+      if (how == 2) {
+        now.file->size += 1;
+      }
+      if (how == 3) {
+        now = {};
+      }
       const Plan plan = plan_guest("ci-1", goal, seen, {loaded(goal.agents[0].plist)}, facts());
       CHECK(sketch(plan) == "agent:loaded>unloaded " + std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
       CHECK(std::get<PutFile>(plan.steps[1]).before == now.file);
       // A stopped job has nothing to stop.
-      CHECK(sketch(plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts())) == std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
+      CHECK(sketch(plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts())) ==
+            std::string(how == 3 ? "+" : "~") + name + " agent:unloaded>loaded");
     }
   }
 }
@@ -170,15 +197,20 @@ TEST_CASE("nothing is written where something else than a file or folder stands"
 
 TEST_CASE("R55: LaunchAgents of another owner or writable by others is refused, others are not looked at") {
   const GuestGoal goal = server_goal();
-  struct Case { unsigned mode, owner; bool right; };
-  for (const Case& c : {Case{0755, 501, true}, Case{0700, 501, true}, Case{0775, 501, false}, Case{0757, 501, false}, Case{0755, 0, false}, Case{0755, 502, false}}) {
+  struct Case {
+    unsigned mode, owner;
+    bool right;
+  };
+  for (const Case& c : {Case{0755, 501, true}, Case{0700, 501, true}, Case{0775, 501, false}, Case{0757, 501, false}, Case{0755, 0, false},
+                        Case{0755, 502, false}}) {
     CAPTURE(c.mode);
     CAPTURE(c.owner);
     auto seen = reached(goal);
     auto& folder = seen[index_of(goal, agents)];
     folder.mode = c.mode;
     folder.owner = c.owner;
-    CHECK(thrown([&] { (void)plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts()); }).id() == (c.right ? "nothing-thrown" : "agent-folder-unsafe"));
+    CHECK(thrown([&] { (void)plan_guest("ci-1", goal, seen, {AgentSeen{}}, facts()); }).id() ==
+          (c.right ? "nothing-thrown" : "agent-folder-unsafe"));
   }
   auto seen = reached(goal);
   seen[index_of(goal, home + "/.local")].mode = 0777;
@@ -204,13 +236,13 @@ TEST_CASE("where a workload's files go") {
 }
 
 TEST_CASE("two things at one place in the guest are refused, however they are spelled") {
-  for (const std::vector<Source>& sources : std::vector<std::vector<Source>>{
-           {source("m.gguf"), source("~/.local/share/lumelift/server/m.gguf")},
-           {source("bin"), source("bin/llama-server")},
-           {source("~/.local/share/lumelift/liblumelift-metal.dylib")},
-           {source("run")},
-           {source("~/Library/LaunchAgents")},
-           {source("~/Library/LaunchAgents/io.lumelift.server.plist")}}) {
+  for (const std::vector<Source>& sources :
+       std::vector<std::vector<Source>>{{source("m.gguf"), source("~/.local/share/lumelift/server/m.gguf")},
+                                        {source("bin"), source("bin/llama-server")},
+                                        {source("~/.local/share/lumelift/liblumelift-metal.dylib")},
+                                        {source("run")},
+                                        {source("~/Library/LaunchAgents")},
+                                        {source("~/Library/LaunchAgents/io.lumelift.server.plist")}}) {
     CAPTURE(sources.back().to);
     CHECK(thrown([&] { (void)goal_of(server(), sources); }).id() == "workload-invalid");
   }
@@ -242,14 +274,16 @@ TEST_CASE("folders are listed once, parents first, and none above the home folde
 TEST_CASE("the agent carries the profile, the library and its own receipt") {
   const GuestGoal goal = server_goal();
   const std::string& plist = goal.files.back().content;
-  for (const char* part : {"DYLD_INSERT_LIBRARIES", "LUME_METAL_APPLE_FAMILY_MAX", "<string>1009</string>", "<string>65536</string>",
-                           "LUMELIFT_RECEIPT", "LUMELIFT_INHERIT", "/Users/lume/cache", "/Users/lume/models/m.gguf", "a &lt;b&gt; &amp; ", "Interactive"}) {
+  for (const char* part :
+       {"DYLD_INSERT_LIBRARIES", "LUME_METAL_APPLE_FAMILY_MAX", "<string>1009</string>", "<string>65536</string>", "LUMELIFT_RECEIPT",
+        "LUMELIFT_INHERIT", "/Users/lume/cache", "/Users/lume/models/m.gguf", "a &lt;b&gt; &amp; ", "Interactive"}) {
     CAPTURE(part);
     CHECK(plist.find(part) != std::string::npos);
   }
   CHECK(plist.find("~/") == std::string::npos);
   CHECK(plist.find("LimitLoadToSessionType") == std::string::npos);
-  CHECK(goal.agents[0].command == std::vector<std::string>{root + "/server/bin/llama-server", "--model", home + "/models/m.gguf", "--port", "8080", "a <b> & 'c'"});
+  CHECK(goal.agents[0].command ==
+        std::vector<std::string>{root + "/server/bin/llama-server", "--model", home + "/models/m.gguf", "--port", "8080", "a <b> & 'c'"});
   CHECK(goal.agents[0].stdout_log == root + "/server/run/stdout.log");
   Workload shared = server();
   shared.agents[0].inherit = true;
@@ -299,7 +333,8 @@ TEST_CASE("a key of our own: only what is missing, in an order that can be undon
   CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::present).empty());
   CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::missing) == std::vector<Step>{AddLine{file, key, false}});
   CHECK(plan_key(home, key, at(PathKind::folder), LineSeen::no_file) == std::vector<Step>{AddLine{file, key, true}});
-  CHECK(plan_key(home, key, at(PathKind::absent), LineSeen::no_file) == std::vector<Step>{MakeFolder{home + "/.ssh", 0700}, AddLine{file, key, true}});
+  CHECK(plan_key(home, key, at(PathKind::absent), LineSeen::no_file) ==
+        std::vector<Step>{MakeFolder{home + "/.ssh", 0700}, AddLine{file, key, true}});
   CHECK(thrown([&] { (void)plan_key(home, key, at(PathKind::link), LineSeen::no_file); }).id() == "guest-path-unsafe");
 }
 

@@ -26,22 +26,30 @@ HostView seen(const char* status, PrefValue preference, std::vector<Claim> claim
   return view;
 }
 
-Claim claim(const char* vm, const PrefValue& before) { return {"domain key", vm, to_json(before), noon}; }
+Claim claim(const char* vm, const PrefValue& before) {
+  return {"domain key", vm, to_json(before), noon};
+}
 
 const std::vector<PrefValue> formers = {PrefAbsent{}, false, std::int64_t{1}, PrefReal{"1"}, std::string("1"), std::string()};
 
 std::string kinds(const Plan& plan) {
   std::string out;
   for (const auto& step : plan.steps) {
-    if (const auto* power = std::get_if<SetPower>(&step)) { out += power->after == Power::running ? "start " : "stop "; }
-    if (std::holds_alternative<SetPreference>(step)) { out += "preference "; }
+    if (const auto* power = std::get_if<SetPower>(&step)) {
+      out += power->after == Power::running ? "start " : "stop ";
+    }
+    if (std::holds_alternative<SetPreference>(step)) {
+      out += "preference ";
+    }
   }
   return out.empty() ? out : out.substr(0, out.size() - 1);
 }
 
 const SetPreference& preference_of(const Plan& plan) {
   for (const auto& step : plan.steps) {
-    if (const auto* found = std::get_if<SetPreference>(&step)) { return *found; }
+    if (const auto* found = std::get_if<SetPreference>(&step)) {
+      return *found;
+    }
   }
   throw std::runtime_error("no preference step");
 }
@@ -88,9 +96,13 @@ TEST_CASE("R111: another VM's claim hands down the former value, not the one tha
 TEST_CASE("a VM that was started before the preference was set is restarted, and told why") {
   HostView view = seen("running", true, {claim("ci-1", PrefAbsent{})});
   view.preference_since = noon;
-  struct Case { std::int64_t since; const char* automatic; };
+  struct Case {
+    std::int64_t since;
+    const char* automatic;
+  };
   // The two clocks may differ by two seconds.
-  for (const Case& c : {Case{noon - 3600, "stop start"}, Case{noon - 3, "stop start"}, Case{noon - 2, ""}, Case{noon, ""}, Case{noon + 60, ""}}) {
+  for (const Case& c :
+       {Case{noon - 3600, "stop start"}, Case{noon - 3, "stop start"}, Case{noon - 2, ""}, Case{noon, ""}, Case{noon + 60, ""}}) {
     CAPTURE(c.since - noon);
     view.running_since = c.since;
     CHECK(kinds(plan_host(view, Restart::automatic, true)) == c.automatic);
@@ -146,8 +158,12 @@ TEST_CASE("every host plan is sound: power steps chain, the preference never cha
             for (const Restart restart : {Restart::automatic, Restart::always, Restart::never}) {
               for (const bool set : {false, true}) {
                 HostView view = seen(status, value);
-                if (other) { view.claims.push_back(claim("ci-2", false)); }
-                if (own) { view.claims.push_back(claim("ci-1", false)); }
+                if (other) {
+                  view.claims.push_back(claim("ci-2", false));
+                }
+                if (own) {
+                  view.claims.push_back(claim("ci-1", false));
+                }
                 view.running_since = stale ? noon - 100 : noon + 100;
                 view.preference_since = noon;
                 const Plan plan = plan_host(view, restart, set);
@@ -194,11 +210,16 @@ TEST_CASE("every kind of step survives its way through the journal") {
       SetPower{Power::stopped, Power::running, {"home", std::nullopt, {}}},
       MakeFolder{"/Users/lume/ä ö/'x'", 0700, true},
       MakeFolder{"/Users/lume/x", 0755, false},
-      PutFile{"/Users/lume/f", "/host/\"f\"\n", FileState{std::string(64, 'a'), 0600, 12}, FileState{std::string(64, 'b'), 0755, 1ull << 40}, {}},
+      PutFile{"/Users/lume/f",
+              "/host/\"f\"\n",
+              FileState{std::string(64, 'a'), 0600, 12},
+              FileState{std::string(64, 'b'), 0755, 1ull << 40},
+              {}},
       PutFile{"/Users/lume/g", {}, std::nullopt, FileState{std::string(64, 'c'), 0644, 0}, {}},
   };
   std::vector<PrefValue> values = formers;
-  values.insert(values.end(), {true, std::int64_t{-9'000'000'000}, PrefReal{"0.30000001192092896"}, PrefContainer{"data", "ff"}, std::string("é\"\\\n")});
+  values.insert(values.end(),
+                {true, std::int64_t{-9'000'000'000}, PrefReal{"0.30000001192092896"}, PrefContainer{"data", "ff"}, std::string("é\"\\\n")});
   for (const auto& value : values) {
     steps.push_back(SetPreference{feature_level_key(), value, true});
     CHECK(pref_from_json(to_json(value)) == value);
@@ -236,9 +257,11 @@ TEST_CASE("a record that cannot be read is said to be so, at every length") {
     REQUIRE(error.id() == "journal-unreadable");
     REQUIRE(error.kind() == ErrorKind::incomplete);
   }
-  for (const std::string& body : std::vector<std::string>{"null", "[]", "{}", "7", R"({"kind":"firmware"})", R"({"kind":"agent","domain":"d","label":"l","plist":"p","before":"asleep","after":"loaded"})",
-                           R"({"kind":"power","before":"paused","after":"running","start":{"storage":"","network":null,"shared_dirs":[]}})",
-                           R"({"kind":"folder","path":1,"mode":493,"with_content":false})"}) {
+  for (const std::string& body : std::vector<std::string>{
+           "null", "[]", "{}", "7", R"({"kind":"firmware"})",
+           R"({"kind":"agent","domain":"d","label":"l","plist":"p","before":"asleep","after":"loaded"})",
+           R"({"kind":"power","before":"paused","after":"running","start":{"storage":"","network":null,"shared_dirs":[]}})",
+           R"({"kind":"folder","path":1,"mode":493,"with_content":false})"}) {
     CAPTURE(body);
     CHECK(thrown([&] { (void)step_from_json(body); }).id() == "journal-unreadable");
   }

@@ -22,9 +22,15 @@ Error thrown(const Body& body) {
 /// A plan for a golden file: what a person reads, then what the journal keeps.
 inline std::string text_of(const Plan& plan) {
   std::string out = plan.vm + "\n";
-  for (const auto& note : plan.notes) { out += "note  " + note + "\n"; }
-  for (const auto& step : plan.steps) { out += described(step) + "\n"; }
-  for (const auto& step : plan.steps) { out += to_json(step) + "\n"; }
+  for (const auto& note : plan.notes) {
+    out += "note  " + note + "\n";
+  }
+  for (const auto& step : plan.steps) {
+    out += described(step) + "\n";
+  }
+  for (const auto& step : plan.steps) {
+    out += to_json(step) + "\n";
+  }
   return out;
 }
 

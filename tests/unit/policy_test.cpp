@@ -267,8 +267,7 @@ TEST_CASE("policy: type encodings are compared without their offsets") {
   CHECK(same_types("c24@0:8q16", "B@:q"));
   CHECK(same_types("Q16@0:8", "Q@:"));
   CHECK(same_types("v16@0:8", "v@:"));
-  for (const char* wrong :
-       {"", "B", "B24@0:8", "B24@0:8Q16", "i24@0:8q16", "B24@0:8q16q24", "B24@0:8@16", "^B24@0:8q16"})
+  for (const char* wrong : {"", "B", "B24@0:8", "B24@0:8Q16", "i24@0:8q16", "B24@0:8q16q24", "B24@0:8@16", "^B24@0:8q16"})
     CHECK_FALSE(same_types(wrong, "B@:q"));
   CHECK_FALSE(same_types(nullptr, "B@:q"));
 }

@@ -73,16 +73,15 @@ TEST_CASE("run: a signal that ended the child is told apart from an exit") {
 TEST_CASE("run: input of any length arrives; a child that does not read it ends as it likes") {
   std::signal(SIGPIPE, SIG_IGN);
   const std::string input(3'000'000, 'x');
-  CHECK(sys::run({.argv = {"wc", "-c"}, .input = input}, Deadline::in(Milliseconds{10'000})).out.find("3000000") !=
-        std::string::npos);
+  CHECK(sys::run({.argv = {"wc", "-c"}, .input = input}, Deadline::in(Milliseconds{10'000})).out.find("3000000") != std::string::npos);
   CHECK(sys::run({.argv = {"true"}, .input = input}, Deadline::in(Milliseconds{10'000})).ok());
   CHECK(sh("cat").out.empty());
 }
 
 TEST_CASE("run: output beyond the cap is drained and dropped") {
-  const auto outcome = sys::run(
-      {.argv = {"/bin/sh", "-c", "head -c 5000000 /dev/zero; head -c 5000000 /dev/zero >&2; echo end >&2"}, .output_cap = 1000},
-      Deadline::in(Milliseconds{20'000}));
+  const auto outcome =
+      sys::run({.argv = {"/bin/sh", "-c", "head -c 5000000 /dev/zero; head -c 5000000 /dev/zero >&2; echo end >&2"}, .output_cap = 1000},
+               Deadline::in(Milliseconds{20'000}));
   CHECK(outcome.ok());
   CHECK(outcome.truncated);
   CHECK(outcome.out.size() == 1000);
@@ -93,10 +92,9 @@ TEST_CASE("R12: a child that sleeps for ever and ignores TERM is killed with its
   const test::Scratch scratch;
   const auto pids = scratch.path() / "pids";
   const sys::Stopwatch watch;
-  const auto outcome =
-      sh("trap '' TERM; echo begun; sh -c 'trap \"\" TERM; while :; do sleep 1; done' & echo $! $$ > " + pids.string() +
-             "; while :; do sleep 1; done",
-         Milliseconds{300});
+  const auto outcome = sh("trap '' TERM; echo begun; sh -c 'trap \"\" TERM; while :; do sleep 1; done' & echo $! $$ > " + pids.string() +
+                              "; while :; do sleep 1; done",
+                          Milliseconds{300});
   CHECK(outcome.timed_out);
   CHECK_FALSE(outcome.status);
   CHECK_FALSE(outcome.signal);
@@ -115,8 +113,7 @@ TEST_CASE("R12: a child that honours TERM is gone at once, with the grandchild t
   const test::Scratch scratch;
   const auto pids = scratch.path() / "pids";
   const sys::Stopwatch watch;
-  const auto outcome =
-      sh("sh -c 'trap \"\" TERM; while :; do sleep 1; done' & echo $! > " + pids.string() + "; wait", Milliseconds{300});
+  const auto outcome = sh("sh -c 'trap \"\" TERM; while :; do sleep 1; done' & echo $! > " + pids.string() + "; wait", Milliseconds{300});
   CHECK(outcome.timed_out);
   CHECK(watch.elapsed() < Milliseconds{2'000});
   pid_t grandchild = 0;
@@ -191,8 +188,7 @@ TEST_CASE("run: an interrupt kills the group, reaps it and is passed on") {
     sys::arm_signals();
     const pid_t parent = ::getpid();
     try {
-      (void)sys::run({.argv = {"/bin/sh", "-c",
-                               "echo $$ > " + pids.string() + "; kill -INT " + std::to_string(parent) + "; sleep 30"}},
+      (void)sys::run({.argv = {"/bin/sh", "-c", "echo $$ > " + pids.string() + "; kill -INT " + std::to_string(parent) + "; sleep 30"}},
                      Deadline::in(Milliseconds{20'000}));
     } catch (const sys::Interrupted& interrupted) {
       return interrupted.signal == SIGINT && ::waitpid(-1, nullptr, WNOHANG) == -1 ? 0 : 1;
@@ -208,9 +204,8 @@ TEST_CASE("run: an interrupt kills the group, reaps it and is passed on") {
 
 TEST_CASE("run: an observer sees each command and its ending") {
   std::string seen;
-  sys::observe_runs([&](const sys::Command& command, const sys::Outcome& outcome) {
-    seen = sys::shown(command.argv) + " -> " + outcome.ending();
-  });
+  sys::observe_runs(
+      [&](const sys::Command& command, const sys::Outcome& outcome) { seen = sys::shown(command.argv) + " -> " + outcome.ending(); });
   (void)sh("exit 4");
   sys::observe_runs({});
   CHECK(seen == "/bin/sh -c 'exit 4' -> exit status 4");

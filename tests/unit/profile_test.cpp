@@ -21,7 +21,9 @@ std::string refused_profile(const std::string& text) {
   const Scratch scratch;
   const auto file = scratch.write("p.yaml", text);
   const Error error = thrown([&] { (void)load_profile(file.string(), templates); });
-  if (error.id() == "nothing-thrown") { return "accepted"; }
+  if (error.id() == "nothing-thrown") {
+    return "accepted";
+  }
   CHECK(error.id() == "profile-invalid");
   CHECK(error.kind() == ErrorKind::usage);
   REQUIRE(error.message().starts_with(file.string() + ":"));
@@ -34,7 +36,9 @@ std::string refused_workload(const std::string& text) {
   scratch.write("folder/bin/tool", "x", 0755);
   const auto file = scratch.write("w.yaml", text);
   const Error error = thrown([&] { (void)load_workload(file); });
-  if (error.id() == "nothing-thrown") { return "accepted"; }
+  if (error.id() == "nothing-thrown") {
+    return "accepted";
+  }
   CHECK(error.id() == "workload-invalid");
   REQUIRE(error.message().starts_with(file.string() + ":"));
   std::string out = error.message().substr(file.string().size() + 1);
@@ -45,7 +49,9 @@ std::string refused_workload(const std::string& text) {
 }
 
 /// A workload of these lines, which begin on line 4.
-std::string with(const std::string& lines) { return "schema: 1\nname: w\nexecutable: { host: server }\n" + lines; }
+std::string with(const std::string& lines) {
+  return "schema: 1\nname: w\nexecutable: { host: server }\n" + lines;
+}
 
 Workload accepted(const std::string& lines) {
   const Scratch scratch;
@@ -54,7 +60,9 @@ Workload accepted(const std::string& lines) {
   return load_workload(scratch.write("w.yaml", with(lines)));
 }
 
-struct Wrong { std::string text, where; };
+struct Wrong {
+  std::string text, where;
+};
 
 }  // namespace
 
@@ -81,20 +89,24 @@ TEST_CASE("a profile that does not exist lists those that do") {
 
 TEST_CASE("a profile is told to the library by the published names") {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
-  CHECK(profile_environment({"p", 1007, 0, 0}) == Pairs{{"LUME_METAL_APPLE_FAMILY_MAX", "1007"}, {"LUME_METAL_MAX_THREADGROUP_MEMORY", "0"}});
+  CHECK(profile_environment({"p", 1007, 0, 0}) ==
+        Pairs{{"LUME_METAL_APPLE_FAMILY_MAX", "1007"}, {"LUME_METAL_MAX_THREADGROUP_MEMORY", "0"}});
   CHECK(profile_environment({"p", 1009, 65536, 5}).back() == Pairs::value_type{"LUME_METAL_RECOMMENDED_WORKING_SET_SIZE", "5"});
 }
 
 TEST_CASE("R129: what is not a plain number in range is refused where it stands") {
   CHECK(refused_profile(good_profile) == "accepted");
-  for (const std::string& value : std::vector<std::string>{"01009", "0x3f1", "0o1761", "1009.0", "1.009e3", "+1009", "-1009", "1_009", "16:49", "\"1009\"", "'1009'", "!!str 1009", "1010",
-                            "1000", "0", "", "~", "null", "true", "[1009]", "{a: 1}", "99999999999999999999999", "1009x", "๑๐๐๙"}) {
+  for (const std::string& value : std::vector<std::string>{
+           "01009",      "0x3f1", "0o1761", "1009.0", "1.009e3", "+1009", "-1009", "1_009", "16:49",  "\"1009\"", "'1009'",
+           "!!str 1009", "1010",  "1000",   "0",      "",        "~",     "null",  "true",  "[1009]", "{a: 1}",   "99999999999999999999999",
+           "1009x",      "๑๐๐๙"}) {
     CAPTURE(value);
     const auto why = refused_profile(fmt::format("schema: 1\nname: mine\napple_family_max: {}\n", value));
     CHECK(why.starts_with("3:1"));
     CHECK(why.find("a whole number from 1001 to 1009 is needed here") != std::string::npos);
   }
-  CHECK(refused_profile("schema: 1\nname: mine\napple_family_max: 01009\n") == "3:19: a whole number from 1001 to 1009 is needed here, not 01009");
+  CHECK(refused_profile("schema: 1\nname: mine\napple_family_max: 01009\n") ==
+        "3:19: a whole number from 1001 to 1009 is needed here, not 01009");
   CHECK(refused_profile(good_profile + "threadgroup_memory: 65537\n").starts_with("4:21: a whole number from 0 to 65536"));
   CHECK(refused_profile(good_profile + "working_set:   -1\n").starts_with("4:16: a whole number from 0 to"));
 }
@@ -108,17 +120,20 @@ TEST_CASE("R129: a word that some YAML reads as something else is no name") {
   }
   for (const std::string& value : std::vector<std::string>{"1009", "1.10", "12:30", "0x1f", "1e3", ".5", ".inf", "1_000", "007"}) {
     CAPTURE(value);
-    CHECK(refused_profile(fmt::format("schema: 1\nname: {}\napple_family_max: 1009\n", value)).find("2:7: a string is needed here, and YAML reads") == 0);
+    CHECK(refused_profile(fmt::format("schema: 1\nname: {}\napple_family_max: 1009\n", value))
+              .find("2:7: a string is needed here, and YAML reads") == 0);
   }
   CHECK(refused_profile("schema: 1\nname: \"no\"\napple_family_max: 1009\n") == "accepted");
   CHECK(refused_profile("schema: 1\nname: '1009'\napple_family_max: 1009\n") == "accepted");
   CHECK(refused_profile("schema: 1\nname: !!str no\napple_family_max: 1009\n") == "accepted");
-  CHECK(refused_profile("schema: 1\nname: !!binary bm8=\napple_family_max: 1009\n").starts_with("2:7: a string is needed here, without the tag"));
+  CHECK(refused_profile("schema: 1\nname: !!binary bm8=\napple_family_max: 1009\n")
+            .starts_with("2:7: a string is needed here, without the tag"));
   CHECK(refused_profile("schema: 1\nname: 7zip-run\napple_family_max: 1009\n") == "accepted");
 }
 
 TEST_CASE("R138: names with a slash, dots, a leading hyphen, nothing, too long or other letters") {
-  for (const auto& value : std::vector<std::string>{"../up", "a/b", "-x", ".x", "..", "\"\"", "a b", "Ä", "UPPER", "\"a\\nb\"", "\"a\\0b\"", std::string(65, 'a')}) {
+  for (const auto& value : std::vector<std::string>{"../up", "a/b", "-x", ".x", "..", "\"\"", "a b", "Ä", "UPPER", "\"a\\nb\"", "\"a\\0b\"",
+                                                    std::string(65, 'a')}) {
     CAPTURE(value);
     CHECK(refused_profile(fmt::format("schema: 1\nname: {}\napple_family_max: 1009\n", value)).starts_with("2:7: "));
   }
@@ -177,7 +192,8 @@ TEST_CASE("texts that are not one mapping") {
 
 TEST_CASE("a byte order mark, CRLF, comments, flow style and anchors change nothing") {
   for (const std::string& text : {"\xef\xbb\xbf" + good_profile, std::string("schema: 1\r\nname: mine\r\napple_family_max: 1009\r\n"),
-                                  std::string("{schema: 1, name: mine, apple_family_max: 1009}"), std::string("# c\n---\nschema: 1 # c\nname: mine\napple_family_max: 1009\n...\n"),
+                                  std::string("{schema: 1, name: mine, apple_family_max: 1009}"),
+                                  std::string("# c\n---\nschema: 1 # c\nname: mine\napple_family_max: 1009\n...\n"),
                                   std::string("schema: &one 1\nname: mine\napple_family_max: 1009\n")}) {
     CAPTURE(text);
     const Scratch scratch;
@@ -240,7 +256,8 @@ files:
   CHECK(all.agents.at(0).label == "com.example.All_1");
   CHECK(all.agents.at(0).executable == "bin/srv");
   CHECK(all.agents.at(0).arguments == std::vector<std::string>{"--port", "8080", "-1.5", "", "no", "~/m", "it's"});
-  CHECK(all.agents.at(0).environment == std::vector<std::pair<std::string, std::string>>{{"PORT", "8080"}, {"EMPTY", ""}, {"WORDS", "yes"}});
+  CHECK(all.agents.at(0).environment ==
+        std::vector<std::pair<std::string, std::string>>{{"PORT", "8080"}, {"EMPTY", ""}, {"WORDS", "yes"}});
   CHECK(all.agents.at(0).working_directory == "~/work");
   CHECK(all.agents.at(0).stdout_log == "~/l/out.log");
   CHECK(all.agents.at(0).stderr_log == "/tmp/err.log");
@@ -256,7 +273,8 @@ TEST_CASE("what a workload leaves out has the safe value") {
   CHECK(plain.agents.at(0).label == "io.lumelift.w");
   CHECK(plain.agents.at(0).executable == "server");
   CHECK((!plain.agents.at(0).keep_alive && !plain.agents.at(0).inherit));
-  CHECK((plain.agents.at(0).arguments.empty() && plain.agents.at(0).environment.empty() && plain.agents.at(0).working_directory.empty() && plain.agents.at(0).stdout_log.empty()));
+  CHECK((plain.agents.at(0).arguments.empty() && plain.agents.at(0).environment.empty() && plain.agents.at(0).working_directory.empty() &&
+         plain.agents.at(0).stdout_log.empty()));
 }
 
 TEST_CASE("R32: a number in the environment is the text that was written") {
@@ -319,8 +337,10 @@ TEST_CASE("a workload that cannot be meant is refused where it stands") {
       {"schema: 1\nname: w\nagents: []\n", "3:9: at least one agent"},
       {"schema: 1\nname: w\nagents: [{ executable: /bin/x }]\n", "3:10: the key 'name' is missing"},
       {"schema: 1\nname: w\nagents: [{ name: a }]\n", "3:10: the key 'executable' is missing"},
-      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x }\n  - { name: a, executable: /bin/y }\n", "5:13: two agents have the name 'a'"},
-      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x, label: l }\n  - { name: b, executable: /bin/y, label: l }\n", "5:5: two agents have the label 'l'"},
+      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x }\n  - { name: a, executable: /bin/y }\n",
+       "5:13: two agents have the name 'a'"},
+      {"schema: 1\nname: w\nagents:\n  - { name: a, executable: /bin/x, label: l }\n  - { name: b, executable: /bin/y, label: l }\n",
+       "5:5: two agents have the label 'l'"},
       {"schema: 1\nname: w\nagents: [{ name: a, executable: /bin/x, files: [] }]\n", "3:41: unknown key 'files'"},
       {with("name: w\n"), "4:1: the key 'name' stands twice"},
       {"schema: 1\nname: w\n", "1:1: the key 'executable' is missing"},

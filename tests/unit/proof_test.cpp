@@ -15,15 +15,21 @@ using namespace lumelift::test;
 
 namespace {
 
-std::string captured(const char* name) { return sys::read_file(std::string(LUMELIFT_SOURCE_DIR "/tests/data/probe/") + name + ".json", 1u << 20); }
+std::string captured(const char* name) {
+  return sys::read_file(std::string(LUMELIFT_SOURCE_DIR "/tests/data/probe/") + name + ".json", 1u << 20);
+}
 
-ProbePair pair() { return {parse_probe(captured("stock")), parse_probe(captured("unlocked"))}; }
+ProbePair pair() {
+  return {parse_probe(captured("stock")), parse_probe(captured("unlocked"))};
+}
 
 const Profile tested{"tested", 1009, 65536, 0};
 
 std::string lines(const std::vector<std::string>& list) {
   std::string out;
-  for (const auto& line : list) { out += line + "\n"; }
+  for (const auto& line : list) {
+    out += line + "\n";
+  }
   return out;
 }
 
@@ -62,11 +68,11 @@ TEST_CASE("a probe cut at any byte is unreadable, not a wrong answer") {
 
 TEST_CASE("hostile probe output is refused") {
   const std::string whole = captured("stock");
-  for (const auto& text : std::vector<std::string>{
-           "null", "[]", "{}", "7", "\xff\xfe", std::string(200'000, '['), R"({"device":null})", R"({"device":{"families":[]},"problems":7})",
-           R"({"device":{"families":{"x":true}}})", R"({"device":{"families":{"99999999999999999999":true}}})",
-           R"({"device":{"families":{"1001":"yes"}}})", replaced(whole, "\"1005\": true", "\"1005\": 1"),
-           "zsh: warning\n" + whole, whole + whole}) {
+  for (const auto& text :
+       std::vector<std::string>{"null", "[]", "{}", "7", "\xff\xfe", std::string(200'000, '['), R"({"device":null})",
+                                R"({"device":{"families":[]},"problems":7})", R"({"device":{"families":{"x":true}}})",
+                                R"({"device":{"families":{"99999999999999999999":true}}})", R"({"device":{"families":{"1001":"yes"}}})",
+                                replaced(whole, "\"1005\": true", "\"1005\": 1"), "zsh: warning\n" + whole, whole + whole}) {
     CAPTURE(text.substr(0, 60));
     CHECK(thrown([&] { (void)parse_probe(text); }).id() == "probe-unreadable");
   }
@@ -75,7 +81,9 @@ TEST_CASE("hostile probe output is refused") {
 TEST_CASE("JSON that nests as deep as memory goes does not overflow the stack") {
   for (const std::string unit : {"[", "{\"a\":"}) {
     std::string deep;
-    while (deep.size() < 4u << 20) { deep += unit; }
+    while (deep.size() < 4u << 20) {
+      deep += unit;
+    }
     const std::string closed = unit == "[" ? std::string(2u << 20, '[') + std::string(2u << 20, ']') : deep;
     for (const auto& text : {deep, closed, "{\"device\":{\"families\":{}},\"problems\":" + closed + "}"}) {
       CHECK_THROWS_AS((void)parse_probe(text), Error);
@@ -89,7 +97,8 @@ TEST_CASE("JSON that nests as deep as memory goes does not overflow the stack") 
 }
 
 TEST_CASE("a number that is none counts as zero and so falls short") {
-  const auto answers = parse_probe(replaced(captured("unlocked"), "\"max_threadgroup_memory\": 65536", "\"max_threadgroup_memory\": -65536"));
+  const auto answers =
+      parse_probe(replaced(captured("unlocked"), "\"max_threadgroup_memory\": 65536", "\"max_threadgroup_memory\": -65536"));
   CHECK(answers.threadgroup_memory == 0);
   CHECK(lines(shortfalls({parse_probe(captured("stock")), answers}, tested)) == "threadgroup memory is 0 bytes, not 65536\n");
 }
@@ -104,7 +113,8 @@ TEST_CASE("R23: a guest that answers as before is no success, each missing famil
 
 TEST_CASE("a library that stayed stock says why") {
   ProbePair answers = pair();
-  answers.unlocked = parse_probe(replaced(captured("stock"), "\"receipt\": null", R"("receipt": {"outcome": "stock", "reason": "not-paravirtual"})"));
+  answers.unlocked =
+      parse_probe(replaced(captured("stock"), "\"receipt\": null", R"("receipt": {"outcome": "stock", "reason": "not-paravirtual"})"));
   CHECK(answers.unlocked.stock_reason == "not-paravirtual");
   CHECK(shortfalls(answers, tested).back() == "the library stayed stock: not-paravirtual");
 }

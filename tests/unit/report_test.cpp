@@ -17,7 +17,9 @@ namespace {
 
 const std::filesystem::path evidence = LUMELIFT_SOURCE_DIR "/tests/data/evidence/m1-ultra-tinyllama";
 
-Report published() { return make_report(load_arms({{evidence, std::nullopt}}).arms, {}); }
+Report published() {
+  return make_report(load_arms({{evidence, std::nullopt}}).arms, {});
+}
 
 std::vector<std::vector<std::string>> fields(const std::string& csv) {
   std::vector<std::vector<std::string>> rows;
@@ -161,14 +163,15 @@ TEST_CASE("runs of one side are pooled in order, unless they differ") {
 
 TEST_CASE("tests in separate files of one side belong together") {
   const auto report = make_report({arm(Role::stock, {{"pp512", slow}}), arm(Role::stock, {{"tg128", slow}}),
-                                   arm(Role::unlocked, {{"pp512", fast}}), arm(Role::unlocked, {{"tg128", fast}})}, {});
+                                   arm(Role::unlocked, {{"pp512", fast}}), arm(Role::unlocked, {{"tg128", fast}})},
+                                  {});
   CHECK_FALSE(report.refused_something());
   CHECK(report.workloads[0].tests.size() == 2);
 }
 
 TEST_CASE("a spread above the limit rejects the series, not the whole report") {
-  const auto report = make_report({arm(Role::unlocked, {{"pp512", fast}, {"tg128", fast}}),
-                                   arm(Role::stock, {{"pp512", {10, 20, 30}}, {"tg128", slow}})}, {});
+  const auto report = make_report(
+      {arm(Role::unlocked, {{"pp512", fast}, {"tg128", fast}}), arm(Role::stock, {{"pp512", {10, 20, 30}}, {"tg128", slow}})}, {});
   CHECK(report.refused_something());
   CHECK_FALSE(report.workloads[0].tests[0].against(Role::stock));
   CHECK(report.workloads[0].tests[1].against(Role::stock));
@@ -178,7 +181,10 @@ TEST_CASE("a spread above the limit rejects the series, not the whole report") {
 TEST_CASE("no change and a loss are outcomes") {
   const auto verdict = [](std::vector<double> unlocked) {
     return make_report({arm(Role::unlocked, {{"pp512", std::move(unlocked)}}), arm(Role::stock, {{"pp512", fast}})}, {})
-        .workloads[0].tests[0].against(Role::stock)->verdict;
+        .workloads[0]
+        .tests[0]
+        .against(Role::stock)
+        ->verdict;
   };
   CHECK(verdict({100.5, 101, 101.5}) == Verdict::unchanged);
   CHECK(verdict({50, 51, 52}) == Verdict::slower);
@@ -186,8 +192,8 @@ TEST_CASE("no change and a loss are outcomes") {
 }
 
 TEST_CASE("a stock guest slower than its own CPU is said to be") {
-  const auto report = make_report({arm(Role::unlocked, {{"pp512", fast}}), arm(Role::stock, {{"pp512", slow}}),
-                                   arm(Role::cpu, {{"pp512", {20, 20.1, 20.2}}})}, {});
+  const auto report = make_report(
+      {arm(Role::unlocked, {{"pp512", fast}}), arm(Role::stock, {{"pp512", slow}}), arm(Role::cpu, {{"pp512", {20, 20.1, 20.2}}})}, {});
   CHECK(finding(report, "slower than its CPU"));
 }
 
@@ -209,8 +215,8 @@ TEST_CASE("text from files cannot break a rendering") {
 TEST_CASE("the page is one file that asks for nothing, and escapes what it shows") {
   const auto skeleton = sys::read_file(LUMELIFT_SOURCE_DIR "/templates/report.html", 1 << 20);
   const auto page = render_html(published(), skeleton);
-  for (const auto* figure : {"4871.99", "431.8625", "4786.7", "286.7055", "12.6307", "206.5965", "11.0839×", "16.3567×",
-                             "98.2494 %", "72.0588 %", "1.0054×", "0.9929×", "32.8 %"}) {
+  for (const auto* figure : {"4871.99", "431.8625", "4786.7", "286.7055", "12.6307", "206.5965", "11.0839×", "16.3567×", "98.2494 %",
+                             "72.0588 %", "1.0054×", "0.9929×", "32.8 %"}) {
     CHECK(page.find(figure) != std::string::npos);
   }
   CHECK(page.find("{{") == std::string::npos);

@@ -13,7 +13,9 @@ namespace {
 
 const std::filesystem::path evidence = LUMELIFT_SOURCE_DIR "/tests/data/evidence/m1-ultra-tinyllama";
 
-std::string file(const char* name) { return sys::read_file(evidence / name, 1 << 20); }
+std::string file(const char* name) {
+  return sys::read_file(evidence / name, 1 << 20);
+}
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   const auto at = text.find(from);
@@ -28,11 +30,12 @@ std::string refusal(const std::string& text) {
   return arm->refusals.empty() ? "" : arm->refusals.front();
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
-const std::string minimal =
-    R"({"build_commit":"abc","build_number":1,"model_type":"llama 1B","n_prompt":512,"n_gen":0,"n_depth":0,)"
-    R"("samples_ns":[1000000000,1010000000],"samples_ts":[512,506.931]})";
+const std::string minimal = R"({"build_commit":"abc","build_number":1,"model_type":"llama 1B","n_prompt":512,"n_gen":0,"n_depth":0,)"
+                            R"("samples_ns":[1000000000,1010000000],"samples_ts":[512,506.931]})";
 
 }  // namespace
 
@@ -126,7 +129,8 @@ TEST_CASE("an edited sample does not pass: the file contradicts itself") {
   const auto mlx = file("mlx-stock-10x.json");
   CHECK(has(refusal(replaced(mlx, "1656.2691566773349", "1650.2691566773349")), "median prompt_tps"));
   CHECK(has(refusal(replaced(mlx, "\"generation_tokens\": 128,\n      \"generation_tps\"",
-                             "\"generation_tokens\": 127,\n      \"generation_tps\"")), "127"));
+                             "\"generation_tokens\": 127,\n      \"generation_tps\"")),
+            "127"));
 }
 
 TEST_CASE("banners of all ages") {

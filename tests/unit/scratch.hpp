@@ -62,9 +62,7 @@ inline unsigned mode_of(const fs::path& file) {
 /// Puts a folder first on PATH for as long as it lives.
 class PathFirst {
  public:
-  explicit PathFirst(const fs::path& folder) : old_(::getenv("PATH")) {
-    ::setenv("PATH", (folder.string() + ":" + old_).c_str(), 1);
-  }
+  explicit PathFirst(const fs::path& folder) : old_(::getenv("PATH")) { ::setenv("PATH", (folder.string() + ":" + old_).c_str(), 1); }
   ~PathFirst() { ::setenv("PATH", old_.c_str(), 1); }
   PathFirst(const PathFirst&) = delete;
   PathFirst& operator=(const PathFirst&) = delete;
@@ -84,7 +82,9 @@ std::optional<Error> error_of(Body body) {
   return std::nullopt;
 }
 
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// Runs `body` in a forked process and returns its wait status; for what a test must not do to itself.
 inline int in_child(const std::function<int()>& body) {

@@ -13,8 +13,12 @@ using nlohmann::json;
 namespace {
 
 json results(json replies) {
-  return {{"schema_version", 1}, {"kind", "lumelift-server"}, {"server", {{"name", "Ollama"}, {"version", "0.9.1"}}}, {"model", {{"name", "tiny:1b"}, {"digest", "abc"}}},
-          {"configuration", {{"prompt_words", 100}, {"generation_tokens", 20}, {"seed", 42}}}, {"replies", std::move(replies)}};
+  return {{"schema_version", 1},
+          {"kind", "lumelift-server"},
+          {"server", {{"name", "Ollama"}, {"version", "0.9.1"}}},
+          {"model", {{"name", "tiny:1b"}, {"digest", "abc"}}},
+          {"configuration", {{"prompt_words", 100}, {"generation_tokens", 20}, {"seed", 42}}},
+          {"replies", std::move(replies)}};
 }
 
 json ollama(int prompt, int generated) {
@@ -27,7 +31,9 @@ std::string refusal(const json& document) {
   return arm->refusals.empty() ? "" : arm->refusals.front();
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -45,7 +51,13 @@ TEST_CASE("rates come from a server's own replies") {
   CHECK(arm->rows[1].rates == std::vector<double>{80, 80});
   CHECK(arm->rows[0].settings.at("model_digest") == "\"abc\"");
 
-  auto reply = json{{"timings", {{"prompt_n", 100}, {"prompt_ms", 50.0}, {"prompt_per_second", 2000.0}, {"predicted_n", 20}, {"predicted_ms", 100.0}, {"predicted_per_second", 200.0}}}};
+  auto reply = json{{"timings",
+                     {{"prompt_n", 100},
+                      {"prompt_ms", 50.0},
+                      {"prompt_per_second", 2000.0},
+                      {"predicted_n", 20},
+                      {"predicted_ms", 100.0},
+                      {"predicted_per_second", 200.0}}}};
   CHECK(parse_arm(results({reply}).dump(), "x")->rows[0].rates == std::vector<double>{2000});
   reply["timings"]["predicted_ms"] = 101.0;
   CHECK(has(refusal(results({reply})), "edited"));
@@ -93,7 +105,8 @@ TEST_CASE("a question is greedy, seeded, uncached and whole") {
 TEST_CASE("a target lies inside the guest") {
   CHECK(target_port("http://127.0.0.1:8080") == 8080);
   CHECK(target_port("http://localhost:11434/") == 11434);
-  for (const char* wrong : {"", "8080", "http://127.0.0.1", "http://127.0.0.1:", "http://127.0.0.1:0", "http://127.0.0.1:99999", "https://127.0.0.1:80", "http://10.0.0.1:80", "http://127.0.0.1:80/x"}) {
+  for (const char* wrong : {"", "8080", "http://127.0.0.1", "http://127.0.0.1:", "http://127.0.0.1:0", "http://127.0.0.1:99999",
+                            "https://127.0.0.1:80", "http://10.0.0.1:80", "http://127.0.0.1:80/x"}) {
     CHECK_THROWS_AS((void)target_port(wrong), Error);
   }
 }

@@ -13,7 +13,9 @@ using namespace lumelift::test;
 namespace {
 
 /// What a console wrote to standard output and standard error while `body` used it.
-struct Streams { std::string out, err; };
+struct Streams {
+  std::string out, err;
+};
 Streams written(const Console::Options& options, const std::function<void(Console&)>& body) {
   const Scratch scratch;
   const int keep[2] = {::dup(1), ::dup(2)};
@@ -36,7 +38,9 @@ Streams written(const Console::Options& options, const std::function<void(Consol
 
 bool fit_for_a_terminal(const std::string& text) {
   for (const unsigned char c : text) {
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) { return false; }
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+      return false;
+    }
   }
   // Throws on invalid UTF-8.
   return !nlohmann::json(text).dump().empty();
@@ -45,7 +49,10 @@ bool fit_for_a_terminal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("plain text, newlines and tabs pass unchanged") {
-  for (const std::string& text : std::vector<std::string>{"", "a", "a\n\tb\n", "grün · 日本語 · 🙂 · e\xcc\x81", "~ !\"#$%&'()*+,-./"}) { CHECK(cleaned(text) == text); }
+  for (const std::string& text :
+       std::vector<std::string>{"", "a", "a\n\tb\n", "grün · 日本語 · 🙂 · e\xcc\x81", "~ !\"#$%&'()*+,-./"}) {
+    CHECK(cleaned(text) == text);
+  }
 }
 
 TEST_CASE("control characters, escapes and marks that reorder a line become visible") {
@@ -57,9 +64,12 @@ TEST_CASE("control characters, escapes and marks that reorder a line become visi
   CHECK(cleaned("end\r") == "end\\x0d");
   CHECK(cleaned("a\bb\x7f\v") == "a\\x08b\\x7f\\x0b");
   CHECK(cleaned(std::string_view("a\0b", 3)) == "a\\x00b");
-  CHECK(cleaned("\xc2\x9b""31m \xc2\x85") == "\\u009b31m \\u0085");
-  CHECK(cleaned("\xe2\x80\xae""cod.exe \xe2\x81\xa6 \xe2\x80\x8f") == "\\u202ecod.exe \\u2066 \\u200f");
-  CHECK(cleaned("a\xe2\x80\xa8""b\xe2\x80\xa9") == "a\\u2028b\\u2029");
+  CHECK(cleaned("\xc2\x9b"
+                "31m \xc2\x85") == "\\u009b31m \\u0085");
+  CHECK(cleaned("\xe2\x80\xae"
+                "cod.exe \xe2\x81\xa6 \xe2\x80\x8f") == "\\u202ecod.exe \\u2066 \\u200f");
+  CHECK(cleaned("a\xe2\x80\xa8"
+                "b\xe2\x80\xa9") == "a\\u2028b\\u2029");
 }
 
 TEST_CASE("invalid UTF-8 becomes visible byte by byte") {
@@ -108,10 +118,23 @@ TEST_CASE("a table is aligned by what is seen, not by bytes") {
 }
 
 TEST_CASE("sizes as people say them") {
-  const std::vector<std::pair<std::uint64_t, std::string>> cases = {
-      {0, "0 B"}, {999, "999 B"}, {1000, "1 kB"}, {1499, "1 kB"}, {33'800, "34 kB"}, {999'499, "999 kB"}, {999'500, "1.0 MB"}, {5'240'000, "5.2 MB"},
-      {9'940'000, "9.9 MB"}, {9'950'000, "10 MB"}, {668'000'000, "668 MB"}, {1'200'000'000, "1.2 GB"}, {4'294'967'296, "4.3 GB"}, {~0ull, "18 EB"}};
-  for (const auto& [bytes, text] : cases) { CHECK(shown_bytes(bytes) == text); }
+  const std::vector<std::pair<std::uint64_t, std::string>> cases = {{0, "0 B"},
+                                                                    {999, "999 B"},
+                                                                    {1000, "1 kB"},
+                                                                    {1499, "1 kB"},
+                                                                    {33'800, "34 kB"},
+                                                                    {999'499, "999 kB"},
+                                                                    {999'500, "1.0 MB"},
+                                                                    {5'240'000, "5.2 MB"},
+                                                                    {9'940'000, "9.9 MB"},
+                                                                    {9'950'000, "10 MB"},
+                                                                    {668'000'000, "668 MB"},
+                                                                    {1'200'000'000, "1.2 GB"},
+                                                                    {4'294'967'296, "4.3 GB"},
+                                                                    {~0ull, "18 EB"}};
+  for (const auto& [bytes, text] : cases) {
+    CHECK(shown_bytes(bytes) == text);
+  }
 }
 
 TEST_CASE("standard output carries the result and nothing else") {
@@ -164,7 +187,9 @@ TEST_CASE("an error in full, and as one object for a program; foreign text in it
 }
 
 TEST_CASE("escapes in a result are foreign unless colour is on and they are ours") {
-  const auto out = [](const Console::Options& options, const std::string& text) { return written(options, [&](Console& console) { console.result(text); }).out; };
+  const auto out = [](const Console::Options& options, const std::string& text) {
+    return written(options, [&](Console& console) { console.result(text); }).out;
+  };
   CHECK(out({}, "\x1b[31mx\x1b[0m") == "\\x1b[31mx\\x1b[0m\n");
   CHECK(out({.color = ColorMode::always}, "\x1b[2Jx") == "\\x1b[2Jx\n");
   CHECK(out({.color = ColorMode::always}, "\x1b]0;t\x07 \x1b[32mx\x1b[0m") == "\\x1b]0;t\\x07 \x1b[32mx\x1b[0m\n");

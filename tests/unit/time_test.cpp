@@ -78,9 +78,7 @@ TEST_CASE("under a shield waits go on in spite of the signal, and end when it is
     ::raise(SIGINT);
     {
       const sys::Shield outer;
-      {
-        const sys::Shield inner;
-      }
+      { const sys::Shield inner; }
       if (sys::interrupt_fd() != -1) return 1;
       sys::pause(Milliseconds{10}, Deadline::in(Milliseconds{1'000}));
       sys::check_interrupt();

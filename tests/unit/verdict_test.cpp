@@ -105,8 +105,7 @@ TEST_CASE("verdict: scripts and the tools of macOS in between lose the variables
   verdict = judge(world, {"/w/tool.py"});
   CHECK(verdict.outcome == ignored);
   CHECK(mentions(verdict.reason, "/usr/bin/env"));
-  CHECK(verdict.remedy ==
-        "name /opt/homebrew/bin/python3 itself as the program to start, with the script as its first argument");
+  CHECK(verdict.remedy == "name /opt/homebrew/bin/python3 itself as the program to start, with the script as its first argument");
   world.files.erase("/opt/homebrew/bin/python3");
   world.files["/usr/bin/python3"] = {build(metal()), 0755, ""};
   CHECK(mentions(judge(world, {"/w/tool.py"}).remedy, "no part of macOS"));
@@ -371,10 +370,8 @@ TEST_CASE("wrapper scripts: what they exec at the end, when it is certain") {
   using Words = std::vector<std::string>;
   CHECK(target("exec /opt/y/z \"$@\"\n") == Words{"/opt/y/z", "$@"});
   CHECK(target("exec \"${0%/*}/z\"") == Words{"/opt/x/bin/z"});
-  CHECK(target("DIR=$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\nexec \"$DIR/z\" -a 'b c'\n") ==
-        Words{"/opt/x/bin/z", "-a", "b c"});
-  CHECK(target("DIR=\"$(cd `dirname \"$0\"` && pwd)\"\nexec $DIR/z -a 'b c' # last\n\n# end\n") ==
-        Words{"/opt/x/bin/z", "-a", "b c"});
+  CHECK(target("DIR=$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\nexec \"$DIR/z\" -a 'b c'\n") == Words{"/opt/x/bin/z", "-a", "b c"});
+  CHECK(target("DIR=\"$(cd `dirname \"$0\"` && pwd)\"\nexec $DIR/z -a 'b c' # last\n\n# end\n") == Words{"/opt/x/bin/z", "-a", "b c"});
   CHECK(target("export A=1\nA=2 exec -a name \\\n  env B=3 /z\n") == Words{"env", "B=3", "/z"});
   CHECK(target("exec ${TOOL:-/usr/bin/z}\n") == Words{"/usr/bin/z"});
   CHECK(target("if [ -n \"$X\" ]; then\n  D=/a\nfi\nexec /z\n") == Words{"/z"});

@@ -10,7 +10,8 @@ constexpr const char* library = "/.local/share/lumelift/liblumelift-metal.dylib"
 const std::vector<std::string> mapped = {"/usr/lib/x", std::string("/Users/lume") + library};
 
 std::string receipt(int pid, const char* outcome, const char* started = "2000.5") {
-  return std::string(R"({"pid":)") + std::to_string(pid) + R"(,"started":")" + started + R"(","outcome":")" + outcome + R"(","reason":"ceiling-absent"})";
+  return std::string(R"({"pid":)") + std::to_string(pid) + R"(,"started":")" + started + R"(","outcome":")" + outcome +
+         R"(","reason":"ceiling-absent"})";
 }
 
 bool passes(const ProcessSeen& seen) {
@@ -32,7 +33,8 @@ TEST_CASE("a process is unlocked by its receipt and by what it has mapped, never
 }
 
 TEST_CASE("foreign receipts of any kind are refused, not believed") {
-  for (const char* text : {"", "{", "[]", "{}", "null", R"({"pid":"7","outcome":"active"})", R"({"pid":7,"outcome":7})", R"({"pid":7})", "\x1b]0;x\x07"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", "null", R"({"pid":"7","outcome":"active"})", R"({"pid":7,"outcome":7})", R"({"pid":7})", "\x1b]0;x\x07"}) {
     CHECK_FALSE(passes({7, text, mapped}));
   }
 }
@@ -42,11 +44,12 @@ TEST_CASE("what was proven comes from the last committed report") {
     RunRecord record;
     record.id = id;
     record.state = state;
-    record.summary = std::string(R"({"guest":{"os":"26.5","build":")") + build + R"("},"profile":{"name":"p","apple_family_max":)" + std::to_string(family) +
-                     R"(,"threadgroup_memory":0,"working_set":0}})";
+    record.summary = std::string(R"({"guest":{"os":"26.5","build":")") + build + R"("},"profile":{"name":"p","apple_family_max":)" +
+                     std::to_string(family) + R"(,"threadgroup_memory":0,"working_set":0}})";
     return record;
   };
-  const Proven proven = proven_by({run(1, RunState::committed, "A", 1007), run(2, RunState::committed, "B", 1009), run(3, RunState::open, "C", 1001)});
+  const Proven proven =
+      proven_by({run(1, RunState::committed, "A", 1007), run(2, RunState::committed, "B", 1009), run(3, RunState::open, "C", 1001)});
   CHECK(proven.build == "B");
   CHECK(proven.profile->apple_family_max == 1009);
   CHECK_FALSE(proven_by({}).profile);

@@ -31,8 +31,7 @@ Function* next(const char* name) {
 }
 
 using ExecveType = int(const char*, char* const*, char* const*);
-using SpawnType = int(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*,
-                      char* const*);
+using SpawnType = int(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*);
 
 int run(const Launch& launch) {
   static auto* const real = next<ExecveType>("execve");
@@ -52,12 +51,10 @@ int run_or_shell(const Launch& launch) {
   return run(lab::exec::plan("/bin/sh", std::move(argv), launch.envp));
 }
 
-int spawn(pid_t* pid, const Launch& launch, const posix_spawn_file_actions_t* actions,
-          const posix_spawnattr_t* attributes) {
+int spawn(pid_t* pid, const Launch& launch, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes) {
   static auto* const real = next<SpawnType>("posix_spawn");
   if (launch.error) return launch.error;
-  return real(pid, launch.file.c_str(), actions, attributes, to_pointers(launch.argv).data(),
-              to_pointers(launch.envp).data());
+  return real(pid, launch.file.c_str(), actions, attributes, to_pointers(launch.argv).data(), to_pointers(launch.envp).data());
 }
 
 Strings arguments(const char* first, va_list& args) {
@@ -83,20 +80,28 @@ bool is_shell() {
   return shell;
 }
 
-std::string seen(const char* path) { return is_shell() ? lab::exec::guest_path(path) : path ? path : ""; }
+std::string seen(const char* path) {
+  return is_shell() ? lab::exec::guest_path(path) : path ? path : "";
+}
 
-__attribute__((constructor)) void remember() { lab::exec::LabEnvironment::instance(); }
+__attribute__((constructor)) void remember() {
+  lab::exec::LabEnvironment::instance();
+}
 
 }  // namespace
 
 EXPORT int execve(const char* path, char* const* argv, char* const* envp) {
   return run(lab::exec::plan(path, to_strings(argv), to_strings(envp)));
 }
-EXPORT int execv(const char* path, char* const* argv) { return execve(path, argv, environ); }
+EXPORT int execv(const char* path, char* const* argv) {
+  return execve(path, argv, environ);
+}
 EXPORT int execvpe(const char* name, char* const* argv, char* const* envp) {
   return run_or_shell(lab::exec::plan_search(name, to_strings(argv), to_strings(envp)));
 }
-EXPORT int execvp(const char* name, char* const* argv) { return execvpe(name, argv, environ); }
+EXPORT int execvp(const char* name, char* const* argv) {
+  return execvpe(name, argv, environ);
+}
 
 EXPORT int execl(const char* path, const char* first, ...) {
   va_list args;
@@ -124,20 +129,20 @@ EXPORT int fexecve(int fd, char* const* argv, char* const* envp) {
   return execve(("/proc/self/fd/" + std::to_string(fd)).c_str(), argv, envp);
 }
 
-EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
-                       const posix_spawnattr_t* attributes, char* const* argv, char* const* envp) {
+EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                       char* const* argv, char* const* envp) {
   return spawn(pid, lab::exec::plan(path, to_strings(argv), to_strings(envp)), actions, attributes);
 }
-EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions,
-                        const posix_spawnattr_t* attributes, char* const* argv, char* const* envp) {
+EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                        char* const* argv, char* const* envp) {
   return spawn(pid, lab::exec::plan_search(name, to_strings(argv), to_strings(envp)), actions, attributes);
 }
 
 // Every lookup of a path that shells use, in both names that the C library gives it.
-#define LAB_STAT(name, type)                                                     \
-  EXPORT int name(const char* path, type* out) {                                 \
-    static auto* const real = next<int(const char*, type*)>(#name);              \
-    return is_shell() ? real(seen(path).c_str(), out) : real(path, out);         \
+#define LAB_STAT(name, type)                                             \
+  EXPORT int name(const char* path, type* out) {                         \
+    static auto* const real = next<int(const char*, type*)>(#name);      \
+    return is_shell() ? real(seen(path).c_str(), out) : real(path, out); \
   }
 LAB_STAT(stat, struct stat)
 LAB_STAT(lstat, struct stat)
@@ -160,7 +165,9 @@ EXPORT int eaccess(const char* path, int mode) {
   static auto* const real = next<int(const char*, int)>("eaccess");
   return is_shell() ? real(seen(path).c_str(), mode) : real(path, mode);
 }
-EXPORT int euidaccess(const char* path, int mode) { return eaccess(path, mode); }
+EXPORT int euidaccess(const char* path, int mode) {
+  return eaccess(path, mode);
+}
 
 /// The one error of macOS that Linux has no number for.
 EXPORT char* strerror(int number) noexcept {

@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::string_view kToolFolders[] = {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/libexec/"};
 
-bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+bool begins(std::string_view text, std::string_view with) {
+  return text.substr(0, with.size()) == with;
+}
 
 bool in_tool_folder(std::string_view path) {
   for (const auto folder : kToolFolders)
@@ -25,7 +27,9 @@ bool in_tool_folder(std::string_view path) {
   return false;
 }
 
-std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+std::string_view name_of(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
 
 void remove_named(Strings& envp, std::string_view prefix) {
   std::erase_if(envp, [&](const std::string& entry) { return begins(name_of(entry), prefix); });
@@ -63,15 +67,16 @@ std::string insertion_failure(const Strings& envp) {
     if (library.empty()) continue;
     const FileSummary file = summarize(library);
     std::string why;
-    if (file.kind == FileKind::missing) why = "no such file";
-    else if (file.kind != FileKind::mach_o) why = "not a mach-o file";
+    if (file.kind == FileKind::missing)
+      why = "no such file";
+    else if (file.kind != FileKind::mach_o)
+      why = "not a mach-o file";
     else if (!find_slice(file, "arm64e"))
       why = std::string(file.slices.size() > 1 ? "fat file, but missing compatible architecture"
                                                : "mach-o file, but is an incompatible architecture") +
             " (have '" + slice_list(file) + "', need 'arm64e')";
     if (!why.empty())
-      return "terminating because inserted dylib '" + library + "' could not be loaded: tried: '" + library + "' (" +
-             why + ")";
+      return "terminating because inserted dylib '" + library + "' could not be loaded: tried: '" + library + "' (" + why + ")";
   }
   return "";
 }

@@ -17,8 +17,12 @@ void* apple_dlopen(const char* name, int mode) {
 void* apple_dlsym(void* handle, const char* name) {
   return Dyld::instance().symbol(handle, name, __builtin_return_address(0));
 }
-const char* apple_dlerror() { return Dyld::instance().take_error(); }
-int apple_dlclose(void*) { return 0; }  // images stay, as most do on a Mac
+const char* apple_dlerror() {
+  return Dyld::instance().take_error();
+}
+int apple_dlclose(void*) {
+  return 0;
+}  // images stay, as most do on a Mac
 
 struct AppleDlInfo {
   const char* file;
@@ -33,8 +37,7 @@ int apple_dladdr(const void* address, AppleDlInfo* out) {
   static thread_local std::string name;
   void* start = nullptr;
   name = image->nearest_export(address, &start);
-  *out = {image->path.c_str(), const_cast<macho::Header*>(image->header()), name.empty() ? nullptr : name.c_str() + 1,
-          start};
+  *out = {image->path.c_str(), const_cast<macho::Header*>(image->header()), name.empty() ? nullptr : name.c_str() + 1, start};
   return 1;
 }
 
@@ -47,9 +50,15 @@ int executable_path(char* buffer, uint32_t* size) {
   return fits ? 0 : -1;
 }
 
-char*** get_environ() { return &environ; }
-int* get_argc() { return &Dyld::instance().arguments.argc; }
-char*** get_argv() { return &Dyld::instance().arguments.argv; }
+char*** get_environ() {
+  return &environ;
+}
+int* get_argc() {
+  return &Dyld::instance().arguments.argc;
+}
+char*** get_argv() {
+  return &Dyld::instance().arguments.argv;
+}
 const char* get_progname() {
   const std::string& path = Dyld::instance().executable();
   return path.c_str() + path.rfind('/') + 1;
@@ -59,7 +68,9 @@ char** get_progname_pointer() {
   return &name;
 }
 
-uint32_t image_count() { return static_cast<uint32_t>(Dyld::instance().image_count()); }
+uint32_t image_count() {
+  return static_cast<uint32_t>(Dyld::instance().image_count());
+}
 const char* image_name(uint32_t index) {
   const Image* image = Dyld::instance().image_at(index);
   return image ? image->path.c_str() : nullptr;
@@ -72,7 +83,9 @@ intptr_t image_slide(uint32_t index) {
   const Image* image = Dyld::instance().image_at(index);
   return image ? reinterpret_cast<intptr_t>(image->header()) - static_cast<intptr_t>(image->preferred_base()) : 0;
 }
-const void* execute_header() { return image_header(0); }
+const void* execute_header() {
+  return image_header(0);
+}
 
 uint8_t* section_data(const macho::Header* header, const char* segment, const char* section, unsigned long* size) {
   const Image* image = Dyld::instance().image_of(header);
@@ -83,7 +96,9 @@ uint8_t* section_data(const macho::Header* header, const char* segment, const ch
   return reinterpret_cast<uint8_t*>(image->at(found->addr));
 }
 
-int apple_atexit(void (*function)()) { return ::atexit(function); }
+int apple_atexit(void (*function)()) {
+  return ::atexit(function);
+}
 
 }  // namespace
 

@@ -42,14 +42,18 @@ int apple_open_flags(int flags) {
   return out;
 }
 
-int linux_at(int fd) { return fd == -2 ? AT_FDCWD : fd; }
-
-int linux_at_flags(int flags) {
-  return (flags & 0x10 ? AT_EACCESS : 0) | (flags & 0x20 ? AT_SYMLINK_NOFOLLOW : 0) |
-         (flags & 0x40 ? AT_SYMLINK_FOLLOW : 0) | (flags & 0x80 ? AT_REMOVEDIR : 0);
+int linux_at(int fd) {
+  return fd == -2 ? AT_FDCWD : fd;
 }
 
-mode_t mode_argument(int flags, va_list& args) { return flags & 0x200 ? static_cast<mode_t>(va_arg(args, int)) : 0; }
+int linux_at_flags(int flags) {
+  return (flags & 0x10 ? AT_EACCESS : 0) | (flags & 0x20 ? AT_SYMLINK_NOFOLLOW : 0) | (flags & 0x40 ? AT_SYMLINK_FOLLOW : 0) |
+         (flags & 0x80 ? AT_REMOVEDIR : 0);
+}
+
+mode_t mode_argument(int flags, va_list& args) {
+  return flags & 0x200 ? static_cast<mode_t>(va_arg(args, int)) : 0;
+}
 
 int open_with(const char* path, int flags, va_list& args) {
   const mode_t mode = mode_argument(flags, args);
@@ -93,23 +97,36 @@ int path_of(int fd, char* buffer) {
 
 int fcntl_with(int fd, int command, va_list& args) {
   switch (command) {
-    case 0: return ::fcntl(fd, F_DUPFD, va_arg(args, int));
-    case 67: return ::fcntl(fd, F_DUPFD_CLOEXEC, va_arg(args, int));
-    case 1: return ::fcntl(fd, F_GETFD);
-    case 2: return ::fcntl(fd, F_SETFD, va_arg(args, int));
+    case 0:
+      return ::fcntl(fd, F_DUPFD, va_arg(args, int));
+    case 67:
+      return ::fcntl(fd, F_DUPFD_CLOEXEC, va_arg(args, int));
+    case 1:
+      return ::fcntl(fd, F_GETFD);
+    case 2:
+      return ::fcntl(fd, F_SETFD, va_arg(args, int));
     case 3: {
       const int flags = ::fcntl(fd, F_GETFL);
       return flags < 0 ? flags : apple_open_flags(flags);
     }
-    case 4: return ::fcntl(fd, F_SETFL, linux_open_flags(va_arg(args, int)));
-    case 7: return lock_with(fd, F_GETLK, va_arg(args, AppleFlock*));
-    case 8: return lock_with(fd, F_SETLK, va_arg(args, AppleFlock*));
-    case 9: return lock_with(fd, F_SETLKW, va_arg(args, AppleFlock*));
-    case 48: return 0;                 // F_NOCACHE: advice only
-    case 50: return path_of(fd, va_arg(args, char*));
+    case 4:
+      return ::fcntl(fd, F_SETFL, linux_open_flags(va_arg(args, int)));
+    case 7:
+      return lock_with(fd, F_GETLK, va_arg(args, AppleFlock*));
+    case 8:
+      return lock_with(fd, F_SETLK, va_arg(args, AppleFlock*));
+    case 9:
+      return lock_with(fd, F_SETLKW, va_arg(args, AppleFlock*));
+    case 48:
+      return 0;  // F_NOCACHE: advice only
+    case 50:
+      return path_of(fd, va_arg(args, char*));
     case 51:
-    case 85: return ::fsync(fd);       // F_FULLFSYNC, F_BARRIERFSYNC
-    default: errno = EINVAL; return -1;
+    case 85:
+      return ::fsync(fd);  // F_FULLFSYNC, F_BARRIERFSYNC
+    default:
+      errno = EINVAL;
+      return -1;
   }
 }
 
@@ -191,7 +208,9 @@ int apple_unlinkat(int folder, const char* path, int flags) {
 int apple_renameat(int from, const char* old_name, int to, const char* new_name) {
   return ::renameat(linux_at(from), old_name, linux_at(to), new_name);
 }
-int apple_mkdirat(int folder, const char* path, mode_t mode) { return ::mkdirat(linux_at(folder), path, mode); }
+int apple_mkdirat(int folder, const char* path, mode_t mode) {
+  return ::mkdirat(linux_at(folder), path, mode);
+}
 
 void* apple_mmap(void* hint, size_t size, int protection, int flags, int fd, off_t offset) {
   const int own = (flags & 0x13) | (flags & 0x1000 ? MAP_ANONYMOUS : 0);
@@ -222,13 +241,11 @@ AppleDirent* apple_readdir(DIR* folder) {
 
 SymbolTable file_symbols() {
   static const SystemSymbol table[] = {
-      {"_open", as_address(apple_open)},           {"_openat", as_address(apple_openat)},
-      {"_fcntl", as_address(apple_fcntl)},         {"_ioctl", as_address(apple_ioctl)},
-      {"_stat", as_address(apple_stat)},           {"_lstat", as_address(apple_lstat)},
-      {"_fstat", as_address(apple_fstat)},         {"_fstatat", as_address(apple_fstatat)},
-      {"_faccessat", as_address(apple_faccessat)}, {"_unlinkat", as_address(apple_unlinkat)},
-      {"_renameat", as_address(apple_renameat)},   {"_mkdirat", as_address(apple_mkdirat)},
-      {"_mmap", as_address(apple_mmap)},           {"_readdir", as_address(apple_readdir)},
+      {"_open", as_address(apple_open)},         {"_openat", as_address(apple_openat)},     {"_fcntl", as_address(apple_fcntl)},
+      {"_ioctl", as_address(apple_ioctl)},       {"_stat", as_address(apple_stat)},         {"_lstat", as_address(apple_lstat)},
+      {"_fstat", as_address(apple_fstat)},       {"_fstatat", as_address(apple_fstatat)},   {"_faccessat", as_address(apple_faccessat)},
+      {"_unlinkat", as_address(apple_unlinkat)}, {"_renameat", as_address(apple_renameat)}, {"_mkdirat", as_address(apple_mkdirat)},
+      {"_mmap", as_address(apple_mmap)},         {"_readdir", as_address(apple_readdir)},
   };
   return table;
 }

@@ -111,16 +111,15 @@ size_t apple_wcsnrtombs(char* out, const wchar_t** text, size_t most, size_t siz
 }
 
 // <runetype.h>: the bits of a class, and the table that the compiler-inlined isalpha() and its like read.
-constexpr unsigned kAlpha = 0x100, kControl = 0x200, kDigit = 0x400, kGraph = 0x800, kLower = 0x1000,
-                   kPunctuation = 0x2000, kSpace = 0x4000, kUpper = 0x8000, kHex = 0x10000, kBlank = 0x20000,
-                   kPrint = 0x40000;
+constexpr unsigned kAlpha = 0x100, kControl = 0x200, kDigit = 0x400, kGraph = 0x800, kLower = 0x1000, kPunctuation = 0x2000,
+                   kSpace = 0x4000, kUpper = 0x8000, kHex = 0x10000, kBlank = 0x20000, kPrint = 0x40000;
 
 unsigned rune_class(int c) {
   if (c < 0 || c > 127) return 0;
   return (std::isalpha(c) ? kAlpha : 0) | (std::iscntrl(c) ? kControl : 0) | (std::isdigit(c) ? kDigit : 0) |
          (std::isgraph(c) ? kGraph : 0) | (std::islower(c) ? kLower : 0) | (std::ispunct(c) ? kPunctuation : 0) |
-         (std::isspace(c) ? kSpace : 0) | (std::isupper(c) ? kUpper : 0) | (std::isxdigit(c) ? kHex : 0) |
-         (std::isblank(c) ? kBlank : 0) | (std::isprint(c) ? kPrint : 0);
+         (std::isspace(c) ? kSpace : 0) | (std::isupper(c) ? kUpper : 0) | (std::isxdigit(c) ? kHex : 0) | (std::isblank(c) ? kBlank : 0) |
+         (std::isprint(c) ? kPrint : 0);
 }
 int mask_rune(int c, unsigned long mask) {
   return static_cast<int>(rune_class(c) & mask);
@@ -161,12 +160,10 @@ const RuneLocale* const current_rune_locale = &rune_locale;
 }  // namespace
 }  // namespace lab
 
-LAB_VARIADIC(int, snprintf_l, 4, (char* out, size_t size, locale_t, const char* format), format,
-             ::vsnprintf(out, size, format, args))
+LAB_VARIADIC(int, snprintf_l, 4, (char* out, size_t size, locale_t, const char* format), format, ::vsnprintf(out, size, format, args))
 LAB_VARIADIC(int, asprintf_l, 3, (char** out, locale_t, const char* format), format, ::vasprintf(out, format, args))
 LAB_VARIADIC(int, sscanf_l, 3, (const char* text, locale_t, const char* format), format, ::vsscanf(text, format, args))
-LAB_VARIADIC(int, swprintf, 3, (wchar_t * out, size_t size, const wchar_t* format), format,
-             ::vswprintf(out, size, format, args))
+LAB_VARIADIC(int, swprintf, 3, (wchar_t * out, size_t size, const wchar_t* format), format, ::vswprintf(out, size, format, args))
 
 namespace lab {
 

@@ -18,35 +18,55 @@ namespace {
 
 clockid_t linux_clock(int id) {
   switch (id) {
-    case 0: return CLOCK_REALTIME;
+    case 0:
+      return CLOCK_REALTIME;
     case 4:
-    case 5: return CLOCK_MONOTONIC_RAW;
-    case 12: return CLOCK_PROCESS_CPUTIME_ID;
-    case 16: return CLOCK_THREAD_CPUTIME_ID;
-    default: return CLOCK_MONOTONIC;
+    case 5:
+      return CLOCK_MONOTONIC_RAW;
+    case 12:
+      return CLOCK_PROCESS_CPUTIME_ID;
+    case 16:
+      return CLOCK_THREAD_CPUTIME_ID;
+    default:
+      return CLOCK_MONOTONIC;
   }
 }
-int apple_clock_gettime(int id, timespec* out) { return ::clock_gettime(linux_clock(id), out); }
+int apple_clock_gettime(int id, timespec* out) {
+  return ::clock_gettime(linux_clock(id), out);
+}
 uint64_t clock_nanoseconds(int id) {
   timespec now{};
   ::clock_gettime(linux_clock(id), &now);
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
-uint64_t absolute_time() { return clock_nanoseconds(4); }
+uint64_t absolute_time() {
+  return clock_nanoseconds(4);
+}
 struct Timebase {
   uint32_t numerator, denominator;
 };
-int timebase(Timebase* out) { return *out = {1, 1}, 0; }
-int apple_gettimeofday(timeval* out, void*) { return ::gettimeofday(out, nullptr); }
+int timebase(Timebase* out) {
+  return *out = {1, 1}, 0;
+}
+int apple_gettimeofday(timeval* out, void*) {
+  return ::gettimeofday(out, nullptr);
+}
 
 long apple_sysconf(int name) {
   switch (name) {
-    case 29: return ::sysconf(_SC_PAGESIZE);
-    case 57: return ::sysconf(_SC_NPROCESSORS_CONF);
-    case 58: return ::sysconf(_SC_NPROCESSORS_ONLN);
-    case 200: return ::sysconf(_SC_PHYS_PAGES);
-    case 5: return ::sysconf(_SC_OPEN_MAX);
-    default: errno = EINVAL; return -1;
+    case 29:
+      return ::sysconf(_SC_PAGESIZE);
+    case 57:
+      return ::sysconf(_SC_NPROCESSORS_CONF);
+    case 58:
+      return ::sysconf(_SC_NPROCESSORS_ONLN);
+    case 200:
+      return ::sysconf(_SC_PHYS_PAGES);
+    case 5:
+      return ::sysconf(_SC_OPEN_MAX);
+    default:
+      errno = EINVAL;
+      return -1;
   }
 }
 
@@ -68,8 +88,7 @@ int apple_sysctlbyname(const char* name, void* out, size_t* size, const void*, s
   if (key == "hw.ncpu" || key == "hw.logicalcpu" || key == "hw.physicalcpu" || key == "hw.activecpu")
     return number(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   if (key == "hw.memsize") {
-    const uint64_t bytes =
-        static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t bytes = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     return give(&bytes, sizeof bytes, out, size);
   }
   if (key == "hw.optional.arm64") return number(1);
@@ -135,8 +154,12 @@ struct SineCosine {
 struct SineCosineFloat {
   float sine, cosine;
 };
-SineCosine sincos_pair(double x) { return {std::sin(x), std::cos(x)}; }
-SineCosineFloat sincosf_pair(float x) { return {std::sin(x), std::cos(x)}; }
+SineCosine sincos_pair(double x) {
+  return {std::sin(x), std::cos(x)};
+}
+SineCosineFloat sincosf_pair(float x) {
+  return {std::sin(x), std::cos(x)};
+}
 
 uintptr_t stack_guard = 0x595e9fbd94fda766;
 

@@ -19,8 +19,7 @@ extern "C" IMP lab_objc_lookup(id receiver, SEL selector) {
     std::fprintf(stderr,
                  "*** Terminating app due to uncaught exception 'NSInvalidArgumentException', reason: '%c[%s %s]: "
                  "unrecognized selector sent to instance %p'\n",
-                 class_isMetaClass(type) ? '+' : '-', class_getName(type), sel_getName(selector),
-                 static_cast<void*>(receiver));
+                 class_isMetaClass(type) ? '+' : '-', class_getName(type), sel_getName(selector), static_cast<void*>(receiver));
     lab::dyld_death("abort() called: unrecognized selector");
   }
   return objc_msg_lookup(receiver, selector);
@@ -30,9 +29,13 @@ namespace lab {
 namespace {
 
 // A method keeps its name with the types here; on macOS one name is one pointer.
-SEL method_name(Method method) { return method ? sel_registerName(sel_getName(method_getName(method))) : nullptr; }
+SEL method_name(Method method) {
+  return method ? sel_registerName(sel_getName(method_getName(method))) : nullptr;
+}
 
-const char* class_image(Class) { return "/System/Library/Frameworks/Metal.framework/Versions/A/Metal"; }
+const char* class_image(Class) {
+  return "/System/Library/Frameworks/Metal.framework/Versions/A/Metal";
+}
 
 id send(id object, const char* name) {
   const SEL selector = sel_registerName(name);
@@ -40,9 +43,15 @@ id send(id object, const char* name) {
   return reinterpret_cast<id (*)(id, SEL)>(objc_msg_lookup(object, selector))(object, selector);
 }
 
-id retain(id object) { return send(object, "retain"); }
-void release(id object) { send(object, "release"); }
-id autorelease(id object) { return object; }  // pools are never drained: loaded programs are short-lived
+id retain(id object) {
+  return send(object, "retain");
+}
+void release(id object) {
+  send(object, "release");
+}
+id autorelease(id object) {
+  return object;
+}  // pools are never drained: loaded programs are short-lived
 
 void* pool_push() {
   static char pool;
@@ -50,8 +59,12 @@ void* pool_push() {
 }
 void pool_pop(void*) {}
 
-id opt_class(id object) { return reinterpret_cast<id>(object_getClass(object)); }
-BOOL responds(id object, SEL selector) { return object && class_respondsToSelector(object_getClass(object), selector); }
+id opt_class(id object) {
+  return reinterpret_cast<id>(object_getClass(object));
+}
+BOOL responds(id object, SEL selector) {
+  return object && class_respondsToSelector(object_getClass(object), selector);
+}
 
 }  // namespace
 

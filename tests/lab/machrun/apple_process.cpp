@@ -32,7 +32,9 @@ int run(const exec::Launch& launch) {
 int apple_execve(const char* path, char* const* argv, char* const* envp) {
   return run(exec::plan(path, exec::to_strings(argv), exec::to_strings(envp)));
 }
-int apple_execv(const char* path, char* const* argv) { return apple_execve(path, argv, environ); }
+int apple_execv(const char* path, char* const* argv) {
+  return apple_execve(path, argv, environ);
+}
 int apple_execvp(const char* name, char* const* argv) {
   return run(exec::plan_search(name, exec::to_strings(argv), exec::to_strings(environ)));
 }
@@ -86,17 +88,19 @@ int spawn(pid_t* pid, const exec::Launch& launch, posix_spawn_file_actions_t** a
   if (pid && result == 0) *pid = child;
   return apple_error(result);
 }
-int apple_spawn(pid_t* pid, const char* path, posix_spawn_file_actions_t** actions, void**, char* const* argv,
-                char* const* envp) {
+int apple_spawn(pid_t* pid, const char* path, posix_spawn_file_actions_t** actions, void**, char* const* argv, char* const* envp) {
   return spawn(pid, exec::plan(path, exec::to_strings(argv), exec::to_strings(envp)), actions);
 }
-int apple_spawnp(pid_t* pid, const char* name, posix_spawn_file_actions_t** actions, void**, char* const* argv,
-                 char* const* envp) {
+int apple_spawnp(pid_t* pid, const char* name, posix_spawn_file_actions_t** actions, void**, char* const* argv, char* const* envp) {
   return spawn(pid, exec::plan_search(name, exec::to_strings(argv), exec::to_strings(envp)), actions);
 }
 // Attributes (flags, signal sets) of spawned programs stay at their defaults.
-int attributes_init(void** attributes) { return *attributes = nullptr, 0; }
-int attributes_any(void**, int) { return 0; }
+int attributes_init(void** attributes) {
+  return *attributes = nullptr, 0;
+}
+int attributes_any(void**, int) {
+  return 0;
+}
 
 int apple_status(int status) {
   if (WIFSIGNALED(status)) return (status & ~0x7f) | apple_signal(WTERMSIG(status));
@@ -109,7 +113,9 @@ pid_t apple_waitpid(pid_t pid, int* status, int options) {
   if (result > 0 && status) *status = apple_status(own);
   return result;
 }
-pid_t apple_wait(int* status) { return apple_waitpid(-1, status, 0); }
+pid_t apple_wait(int* status) {
+  return apple_waitpid(-1, status, 0);
+}
 
 int apple_getrusage(int who, struct rusage* usage) {
   const int result = ::getrusage(who, usage);
@@ -142,8 +148,8 @@ sigset_t linux_mask(uint32_t mask) {
 }
 
 int linux_action_flags(int flags) {
-  return (flags & 1 ? SA_ONSTACK : 0) | (flags & 2 ? SA_RESTART : 0) | (flags & 4 ? SA_RESETHAND : 0) |
-         (flags & 8 ? SA_NOCLDSTOP : 0) | (flags & 0x10 ? SA_NODEFER : 0) | (flags & 0x20 ? SA_NOCLDWAIT : 0);
+  return (flags & 1 ? SA_ONSTACK : 0) | (flags & 2 ? SA_RESTART : 0) | (flags & 4 ? SA_RESETHAND : 0) | (flags & 8 ? SA_NOCLDSTOP : 0) |
+         (flags & 0x10 ? SA_NODEFER : 0) | (flags & 0x20 ? SA_NOCLDWAIT : 0);
 }
 
 int apple_sigaction(int apple_number, const AppleAction* action, AppleAction* old) {
@@ -183,8 +189,12 @@ int apple_sigprocmask(int how, const uint32_t* set, uint32_t* old) {
   return result;
 }
 
-int apple_kill(pid_t pid, int number) { return ::kill(pid, linux_signal(number)); }
-int apple_raise(int number) { return ::raise(linux_signal(number)); }
+int apple_kill(pid_t pid, int number) {
+  return ::kill(pid, linux_signal(number));
+}
+int apple_raise(int number) {
+  return ::raise(linux_signal(number));
+}
 
 }  // namespace
 

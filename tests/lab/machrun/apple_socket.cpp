@@ -61,17 +61,25 @@ int apple_getsockname(int fd, AppleAddress* address, socklen_t* size) {
   return result;
 }
 
-int apple_socket(int family, int type, int protocol) { return ::socket(family, type, protocol); }
+int apple_socket(int family, int type, int protocol) {
+  return ::socket(family, type, protocol);
+}
 
 int apple_setsockopt(int fd, int level, int option, const void* value, socklen_t size) {
   if (level == 0xffff) {
     switch (option) {
-      case 0x4: return ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, value, size);
-      case 0x8: return ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, value, size);
-      case 0x1005: return ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, value, size);
-      case 0x1006: return ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, value, size);
-      case 0x1022: return 0;  // SO_NOSIGPIPE: no such option here
-      default: break;
+      case 0x4:
+        return ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, value, size);
+      case 0x8:
+        return ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, value, size);
+      case 0x1005:
+        return ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, value, size);
+      case 0x1006:
+        return ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, value, size);
+      case 0x1022:
+        return 0;  // SO_NOSIGPIPE: no such option here
+      default:
+        break;
     }
   } else if (level == IPPROTO_TCP && option == 1) {
     return ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, value, size);

@@ -10,19 +10,16 @@
 #include "machrun/variadic.hpp"
 
 LAB_VARIADIC(int, printf, 1, (const char* format), format, ::vprintf(format, args))
-LAB_VARIADIC(int, fprintf, 2, (FILE* stream, const char* format), format, ::vfprintf(stream, format, args))
+LAB_VARIADIC(int, fprintf, 2, (FILE * stream, const char* format), format, ::vfprintf(stream, format, args))
 LAB_VARIADIC(int, dprintf, 2, (int fd, const char* format), format, ::vdprintf(fd, format, args))
 LAB_VARIADIC(int, sprintf, 2, (char* out, const char* format), format, ::vsprintf(out, format, args))
-LAB_VARIADIC(int, snprintf, 3, (char* out, size_t size, const char* format), format,
-             ::vsnprintf(out, size, format, args))
+LAB_VARIADIC(int, snprintf, 3, (char* out, size_t size, const char* format), format, ::vsnprintf(out, size, format, args))
 LAB_VARIADIC(int, asprintf, 2, (char** out, const char* format), format, ::vasprintf(out, format, args))
 LAB_VARIADIC(int, sscanf, 2, (const char* text, const char* format), format, ::vsscanf(text, format, args))
-LAB_VARIADIC(int, fscanf, 2, (FILE* stream, const char* format), format, ::vfscanf(stream, format, args))
+LAB_VARIADIC(int, fscanf, 2, (FILE * stream, const char* format), format, ::vfscanf(stream, format, args))
 // The checked forms carry a flag and the size of the buffer.
-LAB_VARIADIC(int, sprintf_chk, 4, (char* out, int, size_t size, const char* format), format,
-             ::vsnprintf(out, size, format, args))
-LAB_VARIADIC(int, snprintf_chk, 5, (char* out, size_t size, int, size_t, const char* format), format,
-             ::vsnprintf(out, size, format, args))
+LAB_VARIADIC(int, sprintf_chk, 4, (char* out, int, size_t size, const char* format), format, ::vsnprintf(out, size, format, args))
+LAB_VARIADIC(int, snprintf_chk, 5, (char* out, size_t size, int, size_t, const char* format), format, ::vsnprintf(out, size, format, args))
 
 namespace lab {
 namespace {
@@ -64,9 +61,15 @@ void memset_pattern(void* out, const void* pattern, size_t length, size_t unit) 
   for (size_t done = 0; done < length; done += unit)
     std::memcpy(static_cast<char*>(out) + done, pattern, length - done < unit ? length - done : unit);
 }
-void apple_memset_pattern4(void* out, const void* pattern, size_t length) { memset_pattern(out, pattern, length, 4); }
-void apple_memset_pattern8(void* out, const void* pattern, size_t length) { memset_pattern(out, pattern, length, 8); }
-void apple_memset_pattern16(void* out, const void* pattern, size_t length) { memset_pattern(out, pattern, length, 16); }
+void apple_memset_pattern4(void* out, const void* pattern, size_t length) {
+  memset_pattern(out, pattern, length, 4);
+}
+void apple_memset_pattern8(void* out, const void* pattern, size_t length) {
+  memset_pattern(out, pattern, length, 8);
+}
+void apple_memset_pattern16(void* out, const void* pattern, size_t length) {
+  memset_pattern(out, pattern, length, 16);
+}
 
 }  // namespace
 

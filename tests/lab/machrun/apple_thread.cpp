@@ -58,14 +58,24 @@ int mutex_destroy(Shell* shell) {
   delete static_cast<pthread_mutex_t*>(shell->inner.exchange(nullptr));
   return 0;
 }
-int mutex_lock(Shell* shell) { return apple_error(::pthread_mutex_lock(mutex_of(shell))); }
-int mutex_trylock(Shell* shell) { return apple_error(::pthread_mutex_trylock(mutex_of(shell))); }
-int mutex_unlock(Shell* shell) { return apple_error(::pthread_mutex_unlock(mutex_of(shell))); }
-int mutexattr_init(Shell* attributes) { return attributes->signature = 0, 0; }
+int mutex_lock(Shell* shell) {
+  return apple_error(::pthread_mutex_lock(mutex_of(shell)));
+}
+int mutex_trylock(Shell* shell) {
+  return apple_error(::pthread_mutex_trylock(mutex_of(shell)));
+}
+int mutex_unlock(Shell* shell) {
+  return apple_error(::pthread_mutex_unlock(mutex_of(shell)));
+}
+int mutexattr_init(Shell* attributes) {
+  return attributes->signature = 0, 0;
+}
 int mutexattr_settype(Shell* attributes, int type) {
   return attributes->signature = type == 2 ? kRecursiveSignature : 0, 0;
 }
-int mutexattr_destroy(Shell*) { return 0; }
+int mutexattr_destroy(Shell*) {
+  return 0;
+}
 
 int cond_init(Shell* shell, const void*) {
   shell->inner = nullptr;
@@ -75,12 +85,18 @@ int cond_destroy(Shell* shell) {
   delete static_cast<pthread_cond_t*>(shell->inner.exchange(nullptr));
   return 0;
 }
-int cond_wait(Shell* cond, Shell* mutex) { return apple_error(::pthread_cond_wait(cond_of(cond), mutex_of(mutex))); }
+int cond_wait(Shell* cond, Shell* mutex) {
+  return apple_error(::pthread_cond_wait(cond_of(cond), mutex_of(mutex)));
+}
 int cond_timedwait(Shell* cond, Shell* mutex, const timespec* until) {
   return apple_error(::pthread_cond_timedwait(cond_of(cond), mutex_of(mutex), until));
 }
-int cond_signal(Shell* cond) { return apple_error(::pthread_cond_signal(cond_of(cond))); }
-int cond_broadcast(Shell* cond) { return apple_error(::pthread_cond_broadcast(cond_of(cond))); }
+int cond_signal(Shell* cond) {
+  return apple_error(::pthread_cond_signal(cond_of(cond)));
+}
+int cond_broadcast(Shell* cond) {
+  return apple_error(::pthread_cond_broadcast(cond_of(cond)));
+}
 
 int rwlock_init(Shell* shell, const void*) {
   shell->inner = nullptr;
@@ -90,9 +106,15 @@ int rwlock_destroy(Shell* shell) {
   delete static_cast<pthread_rwlock_t*>(shell->inner.exchange(nullptr));
   return 0;
 }
-int rwlock_rdlock(Shell* lock) { return apple_error(::pthread_rwlock_rdlock(rwlock_of(lock))); }
-int rwlock_wrlock(Shell* lock) { return apple_error(::pthread_rwlock_wrlock(rwlock_of(lock))); }
-int rwlock_unlock(Shell* lock) { return apple_error(::pthread_rwlock_unlock(rwlock_of(lock))); }
+int rwlock_rdlock(Shell* lock) {
+  return apple_error(::pthread_rwlock_rdlock(rwlock_of(lock)));
+}
+int rwlock_wrlock(Shell* lock) {
+  return apple_error(::pthread_rwlock_wrlock(rwlock_of(lock)));
+}
+int rwlock_unlock(Shell* lock) {
+  return apple_error(::pthread_rwlock_unlock(rwlock_of(lock)));
+}
 
 int once(Shell* shell, void (*function)()) {
   auto* control = inner<pthread_once_t>(shell, [](pthread_once_t* o) { *o = PTHREAD_ONCE_INIT; });
@@ -105,8 +127,12 @@ int key_create(unsigned long* key, void (*drop)(void*)) {
   *key = own;
   return apple_error(result);
 }
-int key_delete(unsigned long key) { return apple_error(::pthread_key_delete(static_cast<pthread_key_t>(key))); }
-void* getspecific(unsigned long key) { return ::pthread_getspecific(static_cast<pthread_key_t>(key)); }
+int key_delete(unsigned long key) {
+  return apple_error(::pthread_key_delete(static_cast<pthread_key_t>(key)));
+}
+void* getspecific(unsigned long key) {
+  return ::pthread_getspecific(static_cast<pthread_key_t>(key));
+}
 int setspecific(unsigned long key, const void* value) {
   return apple_error(::pthread_setspecific(static_cast<pthread_key_t>(key), value));
 }
@@ -114,16 +140,32 @@ int setspecific(unsigned long key, const void* value) {
 int create(pthread_t* thread, const void*, void* (*start)(void*), void* argument) {
   return apple_error(::pthread_create(thread, nullptr, start, argument));
 }
-int join(pthread_t thread, void** result) { return apple_error(::pthread_join(thread, result)); }
-int detach(pthread_t thread) { return apple_error(::pthread_detach(thread)); }
-int setname(const char* name) { return apple_error(::pthread_setname_np(::pthread_self(), name)); }
-int threadid(pthread_t, uint64_t* id) { return *id = static_cast<uint64_t>(::syscall(SYS_gettid)), 0; }
+int join(pthread_t thread, void** result) {
+  return apple_error(::pthread_join(thread, result));
+}
+int detach(pthread_t thread) {
+  return apple_error(::pthread_detach(thread));
+}
+int setname(const char* name) {
+  return apple_error(::pthread_setname_np(::pthread_self(), name));
+}
+int threadid(pthread_t, uint64_t* id) {
+  return *id = static_cast<uint64_t>(::syscall(SYS_gettid)), 0;
+}
 /// A port is a number that is the thread's own.
-uint32_t port(pthread_t) { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
-int is_main() { return ::getpid() == static_cast<pid_t>(::syscall(SYS_gettid)); }
+uint32_t port(pthread_t) {
+  return static_cast<uint32_t>(::syscall(SYS_gettid));
+}
+int is_main() {
+  return ::getpid() == static_cast<pid_t>(::syscall(SYS_gettid));
+}
 // The sizes of attribute objects suffice, and threads of loaded programs keep the default stack.
-int attr_ignore(void*, size_t) { return 0; }
-int attr_init(void*) { return 0; }
+int attr_ignore(void*, size_t) {
+  return 0;
+}
+int attr_init(void*) {
+  return 0;
+}
 
 void unfair_lock(std::atomic<uint32_t>* lock) {
   uint32_t free = 0;
@@ -136,7 +178,9 @@ bool unfair_trylock(std::atomic<uint32_t>* lock) {
   uint32_t free = 0;
   return lock->compare_exchange_strong(free, 1, std::memory_order_acquire);
 }
-void unfair_unlock(std::atomic<uint32_t>* lock) { lock->store(0, std::memory_order_release); }
+void unfair_unlock(std::atomic<uint32_t>* lock) {
+  lock->store(0, std::memory_order_release);
+}
 
 void dispatch_once(std::atomic<long>* predicate, void* context, void (*function)(void*)) {
   // 0: not yet, 1: running, ~0: done, as on macOS.

@@ -8,7 +8,9 @@ namespace {
 constexpr int kNoLoad = 0x10;
 char system_handle;  // its address is the handle of every system library
 
-void* pseudo(long value) { return reinterpret_cast<void*>(value); }
+void* pseudo(long value) {
+  return reinterpret_cast<void*>(value);
+}
 
 }  // namespace
 
@@ -17,8 +19,7 @@ void* Dyld::open(const char* name, int mode, const void* caller) {
   error_.clear();
   if (!name) return pseudo(-2);
   const Image* asking = image_of(caller);
-  const Chain chain = asking && asking != images_.front().get() ? Chain{asking, images_.front().get()}
-                                                                : Chain{images_.front().get()};
+  const Chain chain = asking && asking != images_.front().get() ? Chain{asking, images_.front().get()} : Chain{images_.front().get()};
   try {
     if (load_system_library(name)) return &system_handle;
     std::string tried;

@@ -26,7 +26,9 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-std::string leaf_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string leaf_of(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
 
 std::vector<std::string> split_colons(const char* text) {
   std::vector<std::string> out;
@@ -39,7 +41,8 @@ std::vector<std::string> split_colons(const char* text) {
 }
 
 bool same_file(const std::string& a, const std::string& b) {
-  struct stat x {}, y {};
+  struct stat x {
+  }, y{};
   return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
@@ -94,8 +97,7 @@ void Dyld::launch(const std::string& path, int argc, char** argv) {
     if (restrictions_.environment_ignored) scrub_dyld_variables();
     library_path_ = split_colons(std::getenv("DYLD_LIBRARY_PATH"));
     load_inserted();
-    for (size_t i = 0; i < program.dependencies.size(); ++i)
-      program.linked[i] = load_dependency(program.dependencies[i], {&program});
+    for (size_t i = 0; i < program.dependencies.size(); ++i) program.linked[i] = load_dependency(program.dependencies[i], {&program});
     bind(program);
     for (Image* library : inserted_) initialise(*library);
     initialise(program);
@@ -128,9 +130,8 @@ int Dyld::run_main() {
 void Dyld::refuse_foreign(const Image& library) const {
   if (!restrictions_.library_validation) return;
   if (!restrictions_.team.empty() && read_team(library) == restrictions_.team) return;
-  throw LoadError(
-      "code signature in <" + library.uuid + "> '" + library.path +
-      "' not valid for use in process: mapping process and mapped file (non-platform) have different Team IDs");
+  throw LoadError("code signature in <" + library.uuid + "> '" + library.path +
+                  "' not valid for use in process: mapping process and mapped file (non-platform) have different Team IDs");
 }
 
 Image* Dyld::load(const std::string& path, const Chain& chain) {
@@ -144,8 +145,7 @@ Image* Dyld::load(const std::string& path, const Chain& chain) {
   Chain longer{image};
   longer.insert(longer.end(), chain.begin(), chain.end());
   try {
-    for (size_t i = 0; i < image->dependencies.size(); ++i)
-      image->linked[i] = load_dependency(image->dependencies[i], longer);
+    for (size_t i = 0; i < image->dependencies.size(); ++i) image->linked[i] = load_dependency(image->dependencies[i], longer);
     bind(*image);
   } catch (const LoadError&) {
     images_.resize(index);
@@ -159,8 +159,8 @@ Image* Dyld::load_dependency(const Dependency& dependency, const Chain& chain) {
   std::string tried;
   if (Image* image = load_first(candidates(dependency.name, chain), chain, tried)) return image;
   if (dependency.weak) return nullptr;
-  throw LoadError("Library not loaded: " + dependency.name + "\n  Referenced from: <" + chain.front()->uuid + "> " +
-                  chain.front()->path + "\n  Reason: " + tried);
+  throw LoadError("Library not loaded: " + dependency.name + "\n  Referenced from: <" + chain.front()->uuid + "> " + chain.front()->path +
+                  "\n  Reason: " + tried);
 }
 
 Image* Dyld::load_first(const std::vector<std::string>& paths, const Chain& chain, std::string& tried) {
@@ -197,8 +197,7 @@ std::vector<std::string> Dyld::candidates(const std::string& name, const Chain& 
 }
 
 void Dyld::bind(Image& image) {
-  apply_fixups(image,
-               [&](int ordinal, const char* name, Need need) { return find_import(image, ordinal, name, need); });
+  apply_fixups(image, [&](int ordinal, const char* name, Need need) { return find_import(image, ordinal, name, need); });
   prepare_thread_variables(image);
   image.protect();
   register_frames(image);
@@ -234,8 +233,8 @@ void* Dyld::find_import(const Image& image, int ordinal, const char* symbol, Nee
   }
   if (!found && (need == Need::lazy || (need == Need::strong && absent_at_call_))) return missing_function(symbol);
   if (!found && need == Need::strong)
-    throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " +
-                    image.path + "\n  Expected in:     " + expected);
+    throw LoadError("Symbol not found: " + std::string(symbol) + "\n  Referenced from: <" + image.uuid + "> " + image.path +
+                    "\n  Expected in:     " + expected);
   return found;
 }
 

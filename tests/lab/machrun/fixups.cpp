@@ -12,8 +12,12 @@ struct Import {
   int64_t addend = 0;
 };
 
-int sign_ordinal8(uint32_t raw) { return raw > 0xf0 ? static_cast<int8_t>(raw) : static_cast<int>(raw); }
-int sign_ordinal16(uint32_t raw) { return raw > 0xfff0 ? static_cast<int16_t>(raw) : static_cast<int>(raw); }
+int sign_ordinal8(uint32_t raw) {
+  return raw > 0xf0 ? static_cast<int8_t>(raw) : static_cast<int>(raw);
+}
+int sign_ordinal16(uint32_t raw) {
+  return raw > 0xfff0 ? static_cast<int16_t>(raw) : static_cast<int>(raw);
+}
 
 template <typename T>
 T load(const uint8_t* p) {
@@ -36,10 +40,10 @@ Import read_import(const macho::ChainedHeader& head, const uint8_t* blob, uint32
     }
     case 3: {
       const auto raw = load<uint64_t>(table + index * 16);
-      return {sign_ordinal16(raw & 0xffff), (raw >> 16 & 1) != 0, names + (raw >> 32),
-              load<int64_t>(table + index * 16 + 8)};
+      return {sign_ordinal16(raw & 0xffff), (raw >> 16 & 1) != 0, names + (raw >> 32), load<int64_t>(table + index * 16 + 8)};
     }
-    default: throw LoadError("unknown chained import format " + std::to_string(head.imports_format));
+    default:
+      throw LoadError("unknown chained import format " + std::to_string(head.imports_format));
   }
 }
 
@@ -49,8 +53,7 @@ class ChainWalker {
 
   void segment(const macho::ChainedStarts& starts) const {
     if (starts.pointer_format != macho::kPointer64 && starts.pointer_format != macho::kPointer64Offset)
-      throw LoadError("chained pointer format " + std::to_string(starts.pointer_format) +
-                      " is not one of arm64 or x86_64");
+      throw LoadError("chained pointer format " + std::to_string(starts.pointer_format) + " is not one of arm64 or x86_64");
     char* base = image_.at(image_.preferred_base() + starts.segment_offset);
     for (uint16_t page = 0; page < starts.page_count; ++page)
       if (starts.page_start[page] != macho::kPageStartNone)
@@ -66,8 +69,7 @@ class ChainWalker {
       uint64_t value;
       if (raw >> 63) {
         const uint64_t ordinal = raw & 0xffffff;
-        if (ordinal >= targets_.size())
-          throw LoadError("chained bind to import " + std::to_string(ordinal) + " of none");
+        if (ordinal >= targets_.size()) throw LoadError("chained bind to import " + std::to_string(ordinal) + " of none");
         value = reinterpret_cast<uint64_t>(targets_[ordinal]) + (raw >> 24 & 0xff);
       } else {
         const uint64_t target = raw & 0xfffffffffULL, high = (raw >> 36 & 0xff) << 56;
@@ -121,20 +123,35 @@ class OpcodeRunner {
       const uint8_t op = *p & 0xf0, imm = *p & 0x0f;
       ++p;
       switch (op) {
-        case 0x00: return;
-        case 0x10: break;
-        case 0x20: at = segment(imm) + read_uleb(p); break;
-        case 0x30: at += read_uleb(p); break;
-        case 0x40: at += imm * 8; break;
-        case 0x50: repeat(imm, 0); break;
-        case 0x60: repeat(read_uleb(p), 0); break;
-        case 0x70: repeat(1, read_uleb(p)); break;
+        case 0x00:
+          return;
+        case 0x10:
+          break;
+        case 0x20:
+          at = segment(imm) + read_uleb(p);
+          break;
+        case 0x30:
+          at += read_uleb(p);
+          break;
+        case 0x40:
+          at += imm * 8;
+          break;
+        case 0x50:
+          repeat(imm, 0);
+          break;
+        case 0x60:
+          repeat(read_uleb(p), 0);
+          break;
+        case 0x70:
+          repeat(1, read_uleb(p));
+          break;
         case 0x80: {
           const uint64_t count = read_uleb(p);
           repeat(count, read_uleb(p));
           break;
         }
-        default: throw LoadError("bad rebase opcode");
+        default:
+          throw LoadError("bad rebase opcode");
       }
     }
   }
@@ -157,28 +174,48 @@ class OpcodeRunner {
         case 0x00:
           if (!lazy) return;
           break;
-        case 0x10: import.ordinal = imm; break;
-        case 0x20: import.ordinal = static_cast<int>(read_uleb(p)); break;
-        case 0x30: import.ordinal = imm ? static_cast<int8_t>(0xf0 | imm) : 0; break;
+        case 0x10:
+          import.ordinal = imm;
+          break;
+        case 0x20:
+          import.ordinal = static_cast<int>(read_uleb(p));
+          break;
+        case 0x30:
+          import.ordinal = imm ? static_cast<int8_t>(0xf0 | imm) : 0;
+          break;
         case 0x40:
           import.name = reinterpret_cast<const char*>(p);
           import.weak = imm & 1;
           p += std::strlen(import.name) + 1;
           break;
-        case 0x50: break;
-        case 0x60: import.addend = read_sleb(p); break;
-        case 0x70: at = segment(imm) + read_uleb(p); break;
-        case 0x80: at += read_uleb(p); break;
-        case 0x90: store(0); break;
-        case 0xa0: store(read_uleb(p)); break;
-        case 0xb0: store(imm * 8u); break;
+        case 0x50:
+          break;
+        case 0x60:
+          import.addend = read_sleb(p);
+          break;
+        case 0x70:
+          at = segment(imm) + read_uleb(p);
+          break;
+        case 0x80:
+          at += read_uleb(p);
+          break;
+        case 0x90:
+          store(0);
+          break;
+        case 0xa0:
+          store(read_uleb(p));
+          break;
+        case 0xb0:
+          store(imm * 8u);
+          break;
         case 0xc0: {
           uint64_t count = read_uleb(p);
           const uint64_t skip = read_uleb(p);
           for (; count; --count) store(skip);
           break;
         }
-        default: throw LoadError("bad bind opcode " + std::to_string(op));
+        default:
+          throw LoadError("bad bind opcode " + std::to_string(op));
       }
     }
   }

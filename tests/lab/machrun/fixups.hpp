@@ -14,7 +14,8 @@ enum class Need { strong, weak, lazy };
 using Binder = std::function<void*(int ordinal, const char* symbol, Need need)>;
 
 /// Rebases and binds every pointer of a freshly mapped image: LC_DYLD_CHAINED_FIXUPS, or the older LC_DYLD_INFO with
-/// lazy pointers bound at once. Weak definitions that several images could share are each image's own. Throws LoadError on formats of other systems (arm64e, 32-bit, kernel).
+/// lazy pointers bound at once. Weak definitions that several images could share are each image's own. Throws LoadError on formats of other
+/// systems (arm64e, 32-bit, kernel).
 void apply_fixups(const Image& image, const Binder& bind);
 
 }  // namespace lab

@@ -63,9 +63,7 @@ constexpr uint32_t kModeMask = 0x0f000000, kModeFrame = 0x04000000, kHasHandlers
 class CompactTable {
  public:
   CompactTable(const Image& image, const macho::Section64& section)
-      : base_(reinterpret_cast<const char*>(image.header())),
-        table_(image.at(section.addr)),
-        head_(read<UnwindHeader>(0)) {}
+      : base_(reinterpret_cast<const char*>(image.header())), table_(image.at(section.addr)), head_(read<UnwindHeader>(0)) {}
 
   void convert(Entries& out) {
     for (uint32_t i = 0; i + 1 < head_.index_count; ++i) {
@@ -90,9 +88,7 @@ class CompactTable {
     std::memcpy(&value, table_ + offset, sizeof value);
     return value;
   }
-  UnwindIndex index(uint32_t number) const {
-    return read<UnwindIndex>(head_.index_offset + number * sizeof(UnwindIndex));
-  }
+  UnwindIndex index(uint32_t number) const { return read<UnwindIndex>(head_.index_offset + number * sizeof(UnwindIndex)); }
 
   void page(const UnwindIndex& index, uint32_t end) {
     const uint32_t at = index.page;
@@ -106,9 +102,8 @@ class CompactTable {
       const auto packed = read<uint32_t>(entries + i * 4);
       const uint32_t number = packed >> 24;
       const uint32_t encodings = at + read<uint16_t>(at + 8);
-      const uint32_t encoding = number < head_.common_count
-                                    ? read<uint32_t>(head_.common_offset + number * 4)
-                                    : read<uint32_t>(encodings + (number - head_.common_count) * 4);
+      const uint32_t encoding = number < head_.common_count ? read<uint32_t>(head_.common_offset + number * 4)
+                                                            : read<uint32_t>(encodings + (number - head_.common_count) * 4);
       functions_.push_back({index.function + (packed & 0xffffff), encoding});
     }
     functions_.push_back({end, 0});  // closes the page's last function; the next page begins there

@@ -16,7 +16,9 @@ namespace {
 
 constexpr uint64_t kHostPage = 4096;
 
-uint64_t page_up(uint64_t value) { return (value + kHostPage - 1) & ~(kHostPage - 1); }
+uint64_t page_up(uint64_t value) {
+  return (value + kHostPage - 1) & ~(kHostPage - 1);
+}
 
 struct FileCloser {
   int fd;
@@ -37,14 +39,18 @@ std::string hex_uuid(const uint8_t* bytes) {
 Slice choose_slice(const std::string& path) {
   const FileSummary file = summarize(path);
   switch (file.kind) {
-    case FileKind::missing: throw LoadError("no such file");
-    case FileKind::unreadable: throw LoadError("file not readable, errno=13");
-    case FileKind::mach_o: break;
-    default: throw LoadError("not a mach-o file");
+    case FileKind::missing:
+      throw LoadError("no such file");
+    case FileKind::unreadable:
+      throw LoadError("file not readable, errno=13");
+    case FileKind::mach_o:
+      break;
+    default:
+      throw LoadError("not a mach-o file");
   }
   if (auto slice = find_slice(file, kArch)) return *slice;
-  const std::string what = file.slices.size() > 1 ? "fat file, but missing compatible architecture"
-                                                  : "mach-o file, but is an incompatible architecture";
+  const std::string what =
+      file.slices.size() > 1 ? "fat file, but missing compatible architecture" : "mach-o file, but is an incompatible architecture";
   throw LoadError(what + " (have '" + slice_list(file) + "', need '" + kArch + "')");
 }
 
@@ -89,8 +95,7 @@ void Image::map(int fd, uint64_t slice_offset, uint64_t slice_size) {
     throw LoadError("truncated mach-o file");
   if (::pread(fd, &head, sizeof head, static_cast<off_t>(slice_offset)) != sizeof head || head.magic != macho::kMagic64)
     throw LoadError("not a mach-o file");
-  if (head.sizeofcmds > slice_size - sizeof head)
-    throw LoadError("malformed mach-o: load commands extend past the file");
+  if (head.sizeofcmds > slice_size - sizeof head) throw LoadError("malformed mach-o: load commands extend past the file");
   std::vector<char> commands(head.sizeofcmds);
   if (::pread(fd, commands.data(), commands.size(), static_cast<off_t>(slice_offset + sizeof head)) !=
       static_cast<ssize_t>(commands.size()))
@@ -102,15 +107,13 @@ void Image::map(int fd, uint64_t slice_offset, uint64_t slice_size) {
     macho::LoadCommand lc{};
     if (at + sizeof lc > commands.size()) throw LoadError("malformed mach-o: load command past the end");
     std::memcpy(&lc, &commands[at], sizeof lc);
-    if (lc.cmdsize < sizeof lc || lc.cmdsize > commands.size() - at)
-      throw LoadError("malformed mach-o: load command size");
+    if (lc.cmdsize < sizeof lc || lc.cmdsize > commands.size() - at) throw LoadError("malformed mach-o: load command size");
     if (lc.cmd == macho::kSegment64 && lc.cmdsize >= sizeof(macho::Segment64)) {
       macho::Segment64 segment{};
       std::memcpy(&segment, &commands[at], sizeof segment);
       const bool page_zero = segment.maxprot == 0 && segment.filesize == 0;
       if (!page_zero && segment.vmsize) {
-        if (segment.filesize > slice_size || segment.fileoff > slice_size - segment.filesize ||
-            segment.filesize > page_up(segment.vmsize))
+        if (segment.filesize > slice_size || segment.fileoff > slice_size - segment.filesize || segment.filesize > page_up(segment.vmsize))
           throw LoadError("malformed mach-o: segment '" + std::string(segment.segname, strnlen(segment.segname, 16)) +
                           "' extends past the file");
         low = std::min(low, segment.vmaddr);
@@ -138,8 +141,7 @@ void Image::map(int fd, uint64_t slice_offset, uint64_t slice_size) {
         throw LoadError("cannot map segment");
       const uint64_t mapped = page_up(segment.filesize);
       std::memset(target + segment.filesize, 0, std::min(mapped, page_up(segment.vmsize)) - segment.filesize);
-      if (segment.vmsize > mapped)
-        ::mmap(target + mapped, segment.vmsize - mapped, prot, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
+      if (segment.vmsize > mapped) ::mmap(target + mapped, segment.vmsize - mapped, prot, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
     } else {
       ::mmap(target, page_up(segment.vmsize), prot, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
       if (::pread(fd, target, segment.filesize, static_cast<off_t>(offset)) != static_cast<ssize_t>(segment.filesize))
@@ -162,15 +164,20 @@ void Image::read_commands() {
         dependencies.push_back({text + dylib->name_offset, lc->cmd == macho::kLoadWeakDylib});
         break;
       }
-      case macho::kIdDylib: install_name = text + reinterpret_cast<const macho::DylibCommand*>(lc)->name_offset; break;
+      case macho::kIdDylib:
+        install_name = text + reinterpret_cast<const macho::DylibCommand*>(lc)->name_offset;
+        break;
       case macho::kRpath:
         rpaths.emplace_back(text + reinterpret_cast<const macho::RpathCommand*>(lc)->path_offset);
         break;
-      case macho::kUuid: uuid = hex_uuid(reinterpret_cast<const macho::UuidCommand*>(lc)->uuid); break;
+      case macho::kUuid:
+        uuid = hex_uuid(reinterpret_cast<const macho::UuidCommand*>(lc)->uuid);
+        break;
       case macho::kEncryptionInfo64:
         if (reinterpret_cast<const macho::EncryptionInfo64*>(lc)->cryptid) throw LoadError("mach-o file is encrypted");
         break;
-      default: break;
+      default:
+        break;
     }
   }
   linked.resize(dependencies.size());
@@ -200,7 +207,9 @@ std::vector<const macho::Segment64*> Image::segments() const {
   return out;
 }
 
-bool Image::contains(const void* address) const { return address >= begin_ && address < end_; }
+bool Image::contains(const void* address) const {
+  return address >= begin_ && address < end_;
+}
 
 const uint8_t* Image::linkedit(uint32_t file_offset) const {
   for (const auto* segment : segments())
@@ -250,8 +259,7 @@ void Image::protect() const {
   for (const auto* segment : segments()) {
     if (segment->maxprot == 0 || !segment->vmsize) continue;
     ::mprotect(at(segment->vmaddr), page_up(segment->vmsize), static_cast<int>(segment->initprot));
-    if (segment->initprot & PROT_EXEC)
-      __builtin___clear_cache(at(segment->vmaddr), at(segment->vmaddr + segment->vmsize));
+    if (segment->initprot & PROT_EXEC) __builtin___clear_cache(at(segment->vmaddr), at(segment->vmaddr + segment->vmsize));
   }
 }
 

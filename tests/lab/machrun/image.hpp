@@ -36,9 +36,9 @@ class Image {
   Image& operator=(const Image&) = delete;
 
   std::string path;
-  std::vector<Dependency> dependencies;      // in load-command order: import ordinal 1 is index 0
-  std::vector<std::string> rpaths;           // as written, @loader_path not yet replaced
-  std::vector<Image*> linked;                // parallel to dependencies; null for system libraries and absent weak ones
+  std::vector<Dependency> dependencies;  // in load-command order: import ordinal 1 is index 0
+  std::vector<std::string> rpaths;       // as written, @loader_path not yet replaced
+  std::vector<Image*> linked;            // parallel to dependencies; null for system libraries and absent weak ones
   std::string uuid = "no uuid";
   std::string install_name;
   bool initialised = false;

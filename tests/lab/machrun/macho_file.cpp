@@ -15,8 +15,12 @@ namespace {
 uint32_t big32(const unsigned char* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
 }
-uint64_t big64(const unsigned char* p) { return uint64_t{big32(p)} << 32 | big32(p + 4); }
-uint32_t little32(const unsigned char* p) { return __builtin_bswap32(big32(p)); }
+uint64_t big64(const unsigned char* p) {
+  return uint64_t{big32(p)} << 32 | big32(p + 4);
+}
+uint32_t little32(const unsigned char* p) {
+  return __builtin_bswap32(big32(p));
+}
 
 void read_fat(const unsigned char* head, size_t length, bool wide, std::vector<Slice>& slices) {
   const uint32_t count = big32(head + 4);

@@ -22,8 +22,8 @@ enum class FileKind { missing, unreadable, mach_o, script, other };
 
 struct FileSummary {
   FileKind kind = FileKind::missing;
-  std::vector<Slice> slices;      // for Mach-O
-  std::string interpreter_line;   // for scripts: the text after "#!", without the line end
+  std::vector<Slice> slices;     // for Mach-O
+  std::string interpreter_line;  // for scripts: the text after "#!", without the line end
 };
 
 /// Reads the header of `path`. Never throws for odd content: a file that is neither Mach-O nor script is `other`.

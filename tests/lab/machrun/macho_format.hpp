@@ -48,8 +48,8 @@ struct LinkeditData {
   uint32_t cmd, cmdsize, dataoff, datasize;
 };
 struct DyldInfo {
-  uint32_t cmd, cmdsize, rebase_off, rebase_size, bind_off, bind_size, weak_bind_off, weak_bind_size, lazy_bind_off,
-      lazy_bind_size, export_off, export_size;
+  uint32_t cmd, cmdsize, rebase_off, rebase_size, bind_off, bind_size, weak_bind_off, weak_bind_size, lazy_bind_off, lazy_bind_size,
+      export_off, export_size;
 };
 struct EntryPoint {
   uint32_t cmd, cmdsize;

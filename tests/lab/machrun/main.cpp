@@ -12,8 +12,8 @@
 namespace {
 
 [[noreturn]] void usage() {
-  std::fprintf(
-      stderr, "usage: machrun [--argv0 NAME] [--absent-at-call] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
+  std::fprintf(stderr,
+               "usage: machrun [--argv0 NAME] [--absent-at-call] [--] FILE [ARGUMENT...]\n       machrun --dyld-death MESSAGE | --abort\n");
   std::exit(2);
 }
 

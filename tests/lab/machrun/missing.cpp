@@ -22,8 +22,7 @@ struct Stub {
   const char* name;
   void (*target)(const char*);
 #else
-  uint8_t code[16] = {0x48, 0x8b, 0x3d, 0x09, 0, 0, 0, 0xff,
-                      0x25, 0x0b, 0,    0,    0, 0, 0, 0};  // mov rdi, [name]; jmp [target]
+  uint8_t code[16] = {0x48, 0x8b, 0x3d, 0x09, 0, 0, 0, 0xff, 0x25, 0x0b, 0, 0, 0, 0, 0, 0};  // mov rdi, [name]; jmp [target]
   const char* name;
   void (*target)(const char*);
 #endif

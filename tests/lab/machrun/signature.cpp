@@ -8,8 +8,7 @@
 namespace lab {
 namespace {
 
-constexpr uint32_t kSuperBlob = 0xfade0cc0, kCodeDirectory = 0xfade0c02, kEntitlements = 0xfade7171,
-                   kEntitlementsDer = 0xfade7172;
+constexpr uint32_t kSuperBlob = 0xfade0cc0, kCodeDirectory = 0xfade0c02, kEntitlements = 0xfade7171, kEntitlementsDer = 0xfade7172;
 constexpr uint32_t kRestrict = 0x800, kRequireValidation = 0x2000, kRuntime = 0x10000;
 constexpr std::string_view kAllowEnvironment = "com.apple.security.cs.allow-dyld-environment-variables";
 constexpr std::string_view kNoValidation = "com.apple.security.cs.disable-library-validation";
@@ -46,9 +45,14 @@ Signature read_signature(const Image& image) {
         if (const uint32_t at = big32(part.data() + 48); big32(part.data() + 8) >= 0x20200 && at && at < part.size())
           out.team.assign(part.data() + at, strnlen(part.data() + at, part.size() - at));
         break;
-      case kEntitlements: out.xml = part.substr(8); break;
-      case kEntitlementsDer: out.der = part.substr(8); break;
-      default: break;
+      case kEntitlements:
+        out.xml = part.substr(8);
+        break;
+      case kEntitlementsDer:
+        out.der = part.substr(8);
+        break;
+      default:
+        break;
     }
   }
   return out;
@@ -61,8 +65,7 @@ bool entitled(const Signature& signature, std::string_view key) {
     return value != std::string_view::npos && rest.substr(value, 5) == "<true";
   }
   const size_t at = signature.der.find(key);
-  return at != std::string_view::npos &&
-         signature.der.substr(at + key.size(), 3) == std::string_view("\x01\x01\xff", 3);
+  return at != std::string_view::npos && signature.der.substr(at + key.size(), 3) == std::string_view("\x01\x01\xff", 3);
 }
 
 }  // namespace
@@ -74,13 +77,14 @@ Restrictions read_restrictions(const Image& program) {
   struct stat info {};
   const bool set_id = ::stat(program.path.c_str(), &info) == 0 && (info.st_mode & (S_ISUID | S_ISGID));
   const bool hardened = signature.flags & kRuntime;
-  out.environment_ignored = set_id || program.section("__RESTRICT", "__restrict") ||
-                            (signature.flags & kRestrict) || (hardened && !entitled(signature, kAllowEnvironment));
-  out.library_validation =
-      (hardened || (signature.flags & kRequireValidation)) && !entitled(signature, kNoValidation);
+  out.environment_ignored = set_id || program.section("__RESTRICT", "__restrict") || (signature.flags & kRestrict) ||
+                            (hardened && !entitled(signature, kAllowEnvironment));
+  out.library_validation = (hardened || (signature.flags & kRequireValidation)) && !entitled(signature, kNoValidation);
   return out;
 }
 
-std::string read_team(const Image& library) { return read_signature(library).team; }
+std::string read_team(const Image& library) {
+  return read_signature(library).team;
+}
 
 }  // namespace lab

@@ -43,18 +43,17 @@ constexpr const char* kSame[] = {
 };
 // clang-format on
 
-constexpr std::string_view kSystemLibraries[] = {
-    "libSystem.B.dylib", "libSystem.dylib", "libobjc.A.dylib", "libobjc.dylib", "libc.dylib",   "libm.dylib",
-    "libpthread.dylib",  "libdl.dylib",     "CoreFoundation",  "Foundation",    "CoreGraphics", "Metal"};
+constexpr std::string_view kSystemLibraries[] = {"libSystem.B.dylib", "libSystem.dylib", "libobjc.A.dylib",  "libobjc.dylib",
+                                                 "libc.dylib",        "libm.dylib",      "libpthread.dylib", "libdl.dylib",
+                                                 "CoreFoundation",    "Foundation",      "CoreGraphics",     "Metal"};
 
 using Symbols = std::unordered_map<std::string_view, const void*>;
 
 Symbols make_symbols() {
   Symbols out;
   for (const SymbolTable& table :
-       {error_symbols(), file_symbols(), stdio_symbols(), thread_symbols(), process_symbols(), machine_symbols(),
-        socket_symbols(), dyld_symbols(), objc_symbols(), thread_variable_symbols(), frame_symbols(), locale_symbols(),
-        jump_symbols()})
+       {error_symbols(), file_symbols(), stdio_symbols(), thread_symbols(), process_symbols(), machine_symbols(), socket_symbols(),
+        dyld_symbols(), objc_symbols(), thread_variable_symbols(), frame_symbols(), locale_symbols(), jump_symbols()})
     for (const SystemSymbol& symbol : table) out.emplace(symbol.name, symbol.address);
   static std::string names[std::size(kSame)];
   for (size_t i = 0; i < std::size(kSame); ++i) {

@@ -70,8 +70,7 @@ void prepare_thread_variables(const Image& image) {
   for (const auto* section : image.sections()) {
     if ((section->flags & macho::kSectionTypeMask) != macho::kThreadLocalVariables) continue;
     auto* variables = reinterpret_cast<Descriptor*>(image.at(section->addr));
-    for (size_t i = 0; i < section->size / sizeof(Descriptor); ++i)
-      variables[i].key = reinterpret_cast<uint64_t>(block);
+    for (size_t i = 0; i < section->size / sizeof(Descriptor); ++i) variables[i].key = reinterpret_cast<uint64_t>(block);
   }
 }
 

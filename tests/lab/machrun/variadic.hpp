@@ -35,15 +35,15 @@ using AppleVaList = void*;
 #define LAB_OPEN_VA_LIST(list, apple) \
   va_list list;                       \
   ::lab::bind_stack_arguments(list, apple)
-#define LAB_VARIADIC(type, name, fixed, params, last, call)                                                      \
-  extern "C" type apple_##name();                                                                                \
-  extern "C" __attribute__((used)) type apple_##name##_on_stack(LAB_UNWRAP params, void* stack) {                \
-    va_list args;                                                                                                \
-    ::lab::bind_stack_arguments(args, stack);                                                                    \
-    return call;                                                                                                 \
-  }                                                                                                              \
-  asm(".text\n.globl apple_" #name "\n.type apple_" #name ", %function\napple_" #name ":\n  mov x" #fixed        \
-      ", sp\n  b apple_" #name "_on_stack\n");
+#define LAB_VARIADIC(type, name, fixed, params, last, call)                                                                        \
+  extern "C" type apple_##name();                                                                                                  \
+  extern "C" __attribute__((used)) type apple_##name##_on_stack(LAB_UNWRAP params, void* stack) {                                  \
+    va_list args;                                                                                                                  \
+    ::lab::bind_stack_arguments(args, stack);                                                                                      \
+    return call;                                                                                                                   \
+  }                                                                                                                                \
+  asm(".text\n.globl apple_" #name "\n.type apple_" #name ", %function\napple_" #name ":\n  mov x" #fixed ", sp\n  b apple_" #name \
+      "_on_stack\n");
 
 #else
 

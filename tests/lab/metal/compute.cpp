@@ -79,7 +79,9 @@ id new_buffer_with_bytes(id self, SEL selector, const void* bytes, unsigned long
   if (buffer) std::memcpy(body<BufferBody>(buffer).bytes.data(), bytes, length);
   return buffer;
 }
-id new_queue(id, SEL) { return make_object(queue_class, std::make_unique<Body>()); }
+id new_queue(id, SEL) {
+  return make_object(queue_class, std::make_unique<Body>());
+}
 
 // -- library, function, pipeline, buffer --
 
@@ -92,21 +94,35 @@ id function_with_name(id self, SEL, id name) {
   }
   return nullptr;
 }
-id kernel_name(id self, SEL) { return make_string(body<KernelBody>(self).kernel.name); }
-unsigned long thread_width(id, SEL) { return 32; }
-unsigned long most_threads(id, SEL) { return 1024; }
-void* buffer_contents(id self, SEL) { return body<BufferBody>(self).bytes.data(); }
-unsigned long buffer_size(id self, SEL) { return body<BufferBody>(self).bytes.size(); }
+id kernel_name(id self, SEL) {
+  return make_string(body<KernelBody>(self).kernel.name);
+}
+unsigned long thread_width(id, SEL) {
+  return 32;
+}
+unsigned long most_threads(id, SEL) {
+  return 1024;
+}
+void* buffer_contents(id self, SEL) {
+  return body<BufferBody>(self).bytes.data();
+}
+unsigned long buffer_size(id self, SEL) {
+  return body<BufferBody>(self).bytes.size();
+}
 
 // -- commands --
 
-id command_buffer(id, SEL) { return make_object(command_class, std::make_unique<CommandBody>()); }
+id command_buffer(id, SEL) {
+  return make_object(command_class, std::make_unique<CommandBody>());
+}
 id compute_encoder(id self, SEL) {
   auto fresh = std::make_unique<EncoderBody>();
   fresh->commands = self;
   return make_object(encoder_class, std::move(fresh));
 }
-void set_pipeline(id self, SEL, id pipeline) { body<EncoderBody>(self).pipeline = pipeline; }
+void set_pipeline(id self, SEL, id pipeline) {
+  body<EncoderBody>(self).pipeline = pipeline;
+}
 void set_buffer(id self, SEL, id buffer, unsigned long offset, unsigned long index) {
   body<EncoderBody>(self).buffers[index] = {buffer, offset};
 }
@@ -142,7 +158,9 @@ void record(id self, unsigned long threads) {
 void dispatch_groups(id self, SEL, Size groups, Size threads) {
   record(self, groups.width * groups.height * groups.depth * threads.width * threads.height * threads.depth);
 }
-void dispatch_threads(id self, SEL, Size grid, Size) { record(self, grid.width * grid.height * grid.depth); }
+void dispatch_threads(id self, SEL, Size grid, Size) {
+  record(self, grid.width * grid.height * grid.depth);
+}
 void end_encoding(id, SEL) {}
 
 void commit(id self, SEL) {
@@ -156,8 +174,12 @@ void commit(id self, SEL) {
   }
 }
 void wait_until_completed(id, SEL) {}  // commit runs the work before it returns
-long command_status(id self, SEL) { return body<CommandBody>(self).status; }
-id command_error(id self, SEL) { return body<CommandBody>(self).error; }
+long command_status(id self, SEL) {
+  return body<CommandBody>(self).status;
+}
+id command_error(id self, SEL) {
+  return body<CommandBody>(self).error;
+}
 
 }  // namespace
 
@@ -174,15 +196,13 @@ const std::vector<MethodSpec>& compute_methods() {
 
 void define_compute_classes() {
   const Class root = root_class();
-  library_class =
-      define_class("LabMetalLibrary", root, {{"newFunctionWithName:", "@24@0:8@16", as_imp(function_with_name)}});
+  library_class = define_class("LabMetalLibrary", root, {{"newFunctionWithName:", "@24@0:8@16", as_imp(function_with_name)}});
   function_class = define_class("LabMetalFunction", root, {{"name", "@16@0:8", as_imp(kernel_name)}});
-  pipeline_class = define_class("LabMetalPipeline", root,
-                                {{"threadExecutionWidth", "Q16@0:8", as_imp(thread_width)},
-                                 {"maxTotalThreadsPerThreadgroup", "Q16@0:8", as_imp(most_threads)}});
-  buffer_class = define_class(
-      "LabMetalBuffer", root,
-      {{"contents", "^v16@0:8", as_imp(buffer_contents)}, {"length", "Q16@0:8", as_imp(buffer_size)}});
+  pipeline_class = define_class(
+      "LabMetalPipeline", root,
+      {{"threadExecutionWidth", "Q16@0:8", as_imp(thread_width)}, {"maxTotalThreadsPerThreadgroup", "Q16@0:8", as_imp(most_threads)}});
+  buffer_class =
+      define_class("LabMetalBuffer", root, {{"contents", "^v16@0:8", as_imp(buffer_contents)}, {"length", "Q16@0:8", as_imp(buffer_size)}});
   queue_class = define_class("LabMetalQueue", root, {{"commandBuffer", "@16@0:8", as_imp(command_buffer)}});
   command_class = define_class("LabMetalCommands", root,
                                {{"computeCommandEncoder", "@16@0:8", as_imp(compute_encoder)},
@@ -190,15 +210,14 @@ void define_compute_classes() {
                                 {"waitUntilCompleted", "v16@0:8", as_imp(wait_until_completed)},
                                 {"status", "Q16@0:8", as_imp(command_status)},
                                 {"error", "@16@0:8", as_imp(command_error)}});
-  encoder_class = define_class(
-      "LabMetalEncoder", root,
-      {{"setComputePipelineState:", "v24@0:8@16", as_imp(set_pipeline)},
-       {"setBuffer:offset:atIndex:", "v40@0:8@16Q24Q32", as_imp(set_buffer)},
-       {"setBytes:length:atIndex:", "v40@0:8r^v16Q24Q32", as_imp(set_bytes)},
-       {"dispatchThreadgroups:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40",
-        as_imp(dispatch_groups)},
-       {"dispatchThreads:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40", as_imp(dispatch_threads)},
-       {"endEncoding", "v16@0:8", as_imp(end_encoding)}});
+  encoder_class =
+      define_class("LabMetalEncoder", root,
+                   {{"setComputePipelineState:", "v24@0:8@16", as_imp(set_pipeline)},
+                    {"setBuffer:offset:atIndex:", "v40@0:8@16Q24Q32", as_imp(set_buffer)},
+                    {"setBytes:length:atIndex:", "v40@0:8r^v16Q24Q32", as_imp(set_bytes)},
+                    {"dispatchThreadgroups:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40", as_imp(dispatch_groups)},
+                    {"dispatchThreads:threadsPerThreadgroup:", "v64@0:8{MTLSize=QQQ}16{MTLSize=QQQ}40", as_imp(dispatch_threads)},
+                    {"endEncoding", "v16@0:8", as_imp(end_encoding)}});
 }
 
 }  // namespace lab::metal

@@ -57,7 +57,9 @@ long feature_profile_paravirtual(id, SEL) {
   return 10000;
 #endif
 }
-long feature_profile_gpu(id, SEL) { return 7; }
+long feature_profile_gpu(id, SEL) {
+  return 7;
+}
 
 void init_family_support(id self, SEL) {
   const SEL question = sel_registerName("featureProfile");
@@ -69,18 +71,42 @@ Bool supports_family(id self, SEL, long family) {
   const auto& families = body<DeviceBody>(self).families;
   return std::find(families.begin(), families.end(), family) != families.end();
 }
-unsigned long threadgroup_memory(id, SEL) { return scenario().threadgroup_bytes; }
-unsigned long working_set(id, SEL) { return scenario().ram_bytes / 3 * 2; }
-unsigned long buffer_length(id, SEL) { return scenario().ram_bytes / 2; }
-unsigned long allocated_size(id, SEL) { return 0; }
-unsigned long registry_id(id self, SEL) { return body<DeviceBody>(self).registry; }
-unsigned long argument_tier(id, SEL) { return 1; }  // MTLArgumentBuffersTier2
-Bool yes(id, SEL) { return 1; }
-Bool no(id, SEL) { return 0; }
-Bool only_real(id self, SEL) { return body<DeviceBody>(self).real; }
-id device_name(id self, SEL) { return body<DeviceBody>(self).name; }
-id device_architecture(id self, SEL) { return body<DeviceBody>(self).architecture; }
-id named_name(id self, SEL) { return body<NamedBody>(self).name; }
+unsigned long threadgroup_memory(id, SEL) {
+  return scenario().threadgroup_bytes;
+}
+unsigned long working_set(id, SEL) {
+  return scenario().ram_bytes / 3 * 2;
+}
+unsigned long buffer_length(id, SEL) {
+  return scenario().ram_bytes / 2;
+}
+unsigned long allocated_size(id, SEL) {
+  return 0;
+}
+unsigned long registry_id(id self, SEL) {
+  return body<DeviceBody>(self).registry;
+}
+unsigned long argument_tier(id, SEL) {
+  return 1;
+}  // MTLArgumentBuffersTier2
+Bool yes(id, SEL) {
+  return 1;
+}
+Bool no(id, SEL) {
+  return 0;
+}
+Bool only_real(id self, SEL) {
+  return body<DeviceBody>(self).real;
+}
+id device_name(id self, SEL) {
+  return body<DeviceBody>(self).name;
+}
+id device_architecture(id self, SEL) {
+  return body<DeviceBody>(self).architecture;
+}
+id named_name(id self, SEL) {
+  return body<NamedBody>(self).name;
+}
 
 id named_object(Class type, const std::string& name) {
   auto fresh = std::make_unique<NamedBody>();
@@ -101,8 +127,8 @@ const char* renamed(const char* word, const char* usual, const char* other) {
 
 MethodSpec family_method() {
   const bool bad = scenario().has("bad-encoding");
-  return {renamed("no-family-method", "supportsFamily:", "supportsFamilyV2:"),
-          bad ? "B20@0:8i16" : LAB_BOOL "24@0:8q16", as_imp(supports_family)};
+  return {renamed("no-family-method", "supportsFamily:", "supportsFamilyV2:"), bad ? "B20@0:8i16" : LAB_BOOL "24@0:8q16",
+          as_imp(supports_family)};
 }
 MethodSpec memory_method() {
   return {renamed("no-memory-method", "maxThreadgroupMemoryLength", "maxThreadgroupMemoryLengthV2"),
@@ -185,8 +211,7 @@ id make_sibling_device() {
   static std::once_flag once;
   static Class type;
   std::call_once(once, [] {
-    type = define_class("LabSiblingDevice", base_class,
-                        {{"featureProfile", "q16@0:8", as_imp(feature_profile_paravirtual)}});
+    type = define_class("LabSiblingDevice", base_class, {{"featureProfile", "q16@0:8", as_imp(feature_profile_paravirtual)}});
   });
   return make_device(type, "Lab sibling device", "lab_sibling", false);
 }

@@ -74,7 +74,9 @@ void read_word(const std::string& word) {
   }
 }
 
-id main_device() { return current.has("real-gpu") ? make_gpu_device() : make_paravirtual_device(); }
+id main_device() {
+  return current.has("real-gpu") ? make_gpu_device() : make_paravirtual_device();
+}
 
 /// One object per physical device for the life of the process.
 id cached_device() {
@@ -99,22 +101,21 @@ id create_default_device() {
 }
 
 id copy_all_devices() {
-  const bool empty =
-      current.has("no-device") || current.has("empty-list") || (current.has("no-list") && !default_asked);
+  const bool empty = current.has("no-device") || current.has("empty-list") || (current.has("no-list") && !default_asked);
   if (empty) return make_array({});
   const bool fresh = current.has("fresh-devices");
   std::vector<id> members{fresh ? main_device() : cached_device()};
   if (current.has("sibling") || current.has("two-devices"))
-    members.push_back(!fresh                   ? cached_second()
-                      : current.has("sibling") ? make_sibling_device()
-                                               : make_paravirtual_device());
+    members.push_back(!fresh ? cached_second() : current.has("sibling") ? make_sibling_device() : make_paravirtual_device());
   for (id member : members) retain(member);
   return make_array(std::move(members));
 }
 
 }  // namespace
 
-const Scenario& scenario() { return current; }
+const Scenario& scenario() {
+  return current;
+}
 
 void read_scenario(const std::string& words) {
   for (size_t at = 0; at < words.size();) {
@@ -134,7 +135,9 @@ void load_framework() {
   });
 }
 
-void note_core_graphics() { core_graphics = true; }
+void note_core_graphics() {
+  core_graphics = true;
+}
 
 void* framework_symbol(std::string_view name) {
   if (!loaded) return nullptr;

@@ -38,8 +38,7 @@ std::vector<Function> functions_of(const std::string& source) {
     const size_t brace = source.find('{', open);
     if (brace == std::string::npos) break;
     size_t end = brace + 1;
-    for (int depth = 1; end < source.size() && depth; ++end)
-      depth += source[end] == '{' ? 1 : source[end] == '}' ? -1 : 0;
+    for (int depth = 1; end < source.size() && depth; ++end) depth += source[end] == '{' ? 1 : source[end] == '}' ? -1 : 0;
     const std::string parameters = source.substr(open, brace - open);
     Function function;
     function.name = (*it)[1];
@@ -100,17 +99,15 @@ std::optional<Kernel> match_simd_sum(const Function& f) {
 
 // Two 8x8 loads, one multiply (with or without accumulation into zeroes), one store; every stride is 8.
 std::optional<Kernel> match_matrix(const Function& f) {
-  static const std::regex shape(
-      R"(simdgroup_(?:float8x8|matrix<float,8,8>)[\w,=<>().]*;(?:simdgroup_float8x8[\w,=<>().]*;)*)"
-      R"(simdgroup_load\((\w+),(\w+),8\);simdgroup_load\((\w+),(\w+),8\);)"
-      R"((?:simdgroup_multiply\((\w+),\1,\3\)|simdgroup_multiply_accumulate\((\w+),\1,\3,\6\));)"
-      R"(simdgroup_store\((\w+),(\w+),8\);)");
+  static const std::regex shape(R"(simdgroup_(?:float8x8|matrix<float,8,8>)[\w,=<>().]*;(?:simdgroup_float8x8[\w,=<>().]*;)*)"
+                                R"(simdgroup_load\((\w+),(\w+),8\);simdgroup_load\((\w+),(\w+),8\);)"
+                                R"((?:simdgroup_multiply\((\w+),\1,\3\)|simdgroup_multiply_accumulate\((\w+),\1,\3,\6\));)"
+                                R"(simdgroup_store\((\w+),(\w+),8\);)");
   std::smatch m;
   if (!std::regex_match(f.body, m, shape)) return std::nullopt;
   const std::string product = m[5].matched ? m[5] : m[6];
   // An accumulator must have been filled with zeroes, or its value would be anything.
-  if (m[6].matched && f.body.find(product + "=make_filled_simdgroup_matrix<float,8,8>(0") == std::string::npos)
-    return std::nullopt;
+  if (m[6].matched && f.body.find(product + "=make_filled_simdgroup_matrix<float,8,8>(0") == std::string::npos) return std::nullopt;
   const auto a = index_of(f, m[2]), b = index_of(f, m[4]), out = index_of(f, m[8]);
   if (m[7] != product || !a || !b || !out) return std::nullopt;
   Kernel kernel{f.name, KernelKind::matrix, {*a, *b}, *out, {}};
@@ -155,9 +152,12 @@ class Expression {
   float sum(float x) {
     float value = product(x);
     for (;;) {
-      if (take('+')) value = to_bfloat(value + product(x));
-      else if (take('-')) value = to_bfloat(value - product(x));
-      else return value;
+      if (take('+'))
+        value = to_bfloat(value + product(x));
+      else if (take('-'))
+        value = to_bfloat(value - product(x));
+      else
+        return value;
     }
   }
   float product(float x) {

@@ -14,14 +14,14 @@ namespace lab::metal {
 enum class KernelKind { simd_sum, matrix, bfloat };
 
 struct Buffers {
-  std::map<unsigned long, float*> at;                // by index, already offset
-  std::map<unsigned long, unsigned long> bytes;      // room behind each pointer
+  std::map<unsigned long, float*> at;            // by index, already offset
+  std::map<unsigned long, unsigned long> bytes;  // room behind each pointer
 };
 
 struct Kernel {
   std::string name;
   KernelKind kind = KernelKind::simd_sum;
-  std::vector<unsigned long> inputs;                 // buffer indices
+  std::vector<unsigned long> inputs;  // buffer indices
   unsigned long output = 0;
   /// Computes a dispatch of `threads` threads; false if a buffer is missing or too small.
   std::function<bool(const Buffers&, unsigned long threads)> run;

@@ -8,7 +8,9 @@ namespace {
 
 Class ns_object, ns_string, ns_array, ns_error;
 
-Body*& body_slot(id object) { return *reinterpret_cast<Body**>(reinterpret_cast<char*>(object) + sizeof(void*)); }
+Body*& body_slot(id object) {
+  return *reinterpret_cast<Body**>(reinterpret_cast<char*>(object) + sizeof(void*));
+}
 
 struct StringBody : Body {
   std::string text;
@@ -30,37 +32,75 @@ void object_release(id self, SEL) {
   delete body;
   object_dispose(self);
 }
-id object_self(id self, SEL) { return self; }
-id object_class(id self, SEL) { return reinterpret_cast<id>(object_getClass(self)); }
-id object_superclass(id self, SEL) { return reinterpret_cast<id>(class_getSuperclass(object_getClass(self))); }
-Bool object_responds(id self, SEL, SEL selector) { return class_respondsToSelector(object_getClass(self), selector); }
+id object_self(id self, SEL) {
+  return self;
+}
+id object_class(id self, SEL) {
+  return reinterpret_cast<id>(object_getClass(self));
+}
+id object_superclass(id self, SEL) {
+  return reinterpret_cast<id>(class_getSuperclass(object_getClass(self)));
+}
+Bool object_responds(id self, SEL, SEL selector) {
+  return class_respondsToSelector(object_getClass(self), selector);
+}
 Bool object_is_kind(id self, SEL, Class wanted) {
   for (Class type = object_getClass(self); type; type = class_getSuperclass(type))
     if (type == wanted) return 1;
   return 0;
 }
-Bool object_is_equal(id self, SEL, id other) { return self == other; }
-unsigned long object_hash(id self, SEL) { return reinterpret_cast<unsigned long>(self) >> 4; }
-id object_description(id self, SEL) { return make_string(std::string("<") + object_getClassName(self) + ">"); }
-id class_alloc(id self, SEL) { return make_object(reinterpret_cast<Class>(self), std::make_unique<Body>()); }
-id class_new(id self, SEL selector) { return class_alloc(self, selector); }
-id class_itself(id self, SEL) { return self; }
+Bool object_is_equal(id self, SEL, id other) {
+  return self == other;
+}
+unsigned long object_hash(id self, SEL) {
+  return reinterpret_cast<unsigned long>(self) >> 4;
+}
+id object_description(id self, SEL) {
+  return make_string(std::string("<") + object_getClassName(self) + ">");
+}
+id class_alloc(id self, SEL) {
+  return make_object(reinterpret_cast<Class>(self), std::make_unique<Body>());
+}
+id class_new(id self, SEL selector) {
+  return class_alloc(self, selector);
+}
+id class_itself(id self, SEL) {
+  return self;
+}
 
-id string_with_utf8(id, SEL, const char* text) { return text ? make_string(text) : nullptr; }
-const char* string_utf8(id self, SEL) { return body<StringBody>(self).text.c_str(); }
-unsigned long string_length(id self, SEL) { return body<StringBody>(self).text.size(); }
-Bool string_equal(id self, SEL, id other) { return other && text_of(self) == text_of(other); }
+id string_with_utf8(id, SEL, const char* text) {
+  return text ? make_string(text) : nullptr;
+}
+const char* string_utf8(id self, SEL) {
+  return body<StringBody>(self).text.c_str();
+}
+unsigned long string_length(id self, SEL) {
+  return body<StringBody>(self).text.size();
+}
+Bool string_equal(id self, SEL, id other) {
+  return other && text_of(self) == text_of(other);
+}
 
-unsigned long array_count(id self, SEL) { return body<ArrayBody>(self).members.size(); }
-id array_at(id self, SEL, unsigned long index) { return body<ArrayBody>(self).members.at(index); }
+unsigned long array_count(id self, SEL) {
+  return body<ArrayBody>(self).members.size();
+}
+id array_at(id self, SEL, unsigned long index) {
+  return body<ArrayBody>(self).members.at(index);
+}
 id array_first(id self, SEL) {
   const auto& members = body<ArrayBody>(self).members;
   return members.empty() ? nullptr : members.front();
 }
 
-id error_description(id self, SEL) { return body<ErrorBody>(self).description; }
-long error_code(id, SEL) { return 1; }
-id error_domain(id, SEL) { return make_string("LabSimulatedMetalError"); }
+id error_description(id self, SEL) {
+  return body<ErrorBody>(self).description;
+}
+long error_code(id, SEL) {
+  return 1;
+}
+id error_domain(id, SEL) {
+  return make_string("LabSimulatedMetalError");
+}
 
 }  // namespace
 
@@ -71,11 +111,9 @@ Class define_class(const char* name, Class superclass, const std::vector<MethodS
     class_addIvar(type, "isa", sizeof(Class), 3, "#");
     class_addIvar(type, "body", sizeof(void*), 3, "^v");
   }
-  for (const auto& method : methods)
-    class_addMethod(type, sel_registerName(method.name), method.implementation, method.types);
+  for (const auto& method : methods) class_addMethod(type, sel_registerName(method.name), method.implementation, method.types);
   for (const auto& method : class_methods)
-    class_addMethod(object_getClass(reinterpret_cast<id>(type)), sel_registerName(method.name), method.implementation,
-                    method.types);
+    class_addMethod(object_getClass(reinterpret_cast<id>(type)), sel_registerName(method.name), method.implementation, method.types);
   objc_registerClassPair(type);
   return type;
 }
@@ -86,9 +124,13 @@ id make_object(Class type, std::unique_ptr<Body> body) {
   return object;
 }
 
-Body* body_of(id object) { return class_isMetaClass(object_getClass(object)) ? nullptr : body_slot(object); }
+Body* body_of(id object) {
+  return class_isMetaClass(object_getClass(object)) ? nullptr : body_slot(object);
+}
 
-void retain(id object) { object_retain(object, nullptr); }
+void retain(id object) {
+  object_retain(object, nullptr);
+}
 
 void define_foundation() {
   ns_object = define_class("NSObject", Nil,
@@ -126,7 +168,9 @@ void define_foundation() {
                            {"domain", "@16@0:8", as_imp(error_domain)}});
 }
 
-Class root_class() { return ns_object; }
+Class root_class() {
+  return ns_object;
+}
 
 id make_string(const std::string& text) {
   auto fresh = std::make_unique<StringBody>();
@@ -134,7 +178,9 @@ id make_string(const std::string& text) {
   return make_object(ns_string, std::move(fresh));
 }
 
-std::string text_of(id string) { return string ? body<StringBody>(string).text : ""; }
+std::string text_of(id string) {
+  return string ? body<StringBody>(string).text : "";
+}
 
 id make_array(std::vector<id> members) {
   auto fresh = std::make_unique<ArrayBody>();
