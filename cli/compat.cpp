@@ -137,7 +137,14 @@ CompatBook CompatBook::load(const fs::path& state_dir) {
 }
 
 void CompatBook::put(const CompatRecord& record) {
-  std::erase_if(records_, [&](const CompatRecord& old) { return old.key == record.key; });
+  const auto former = std::find_if(records_.begin(), records_.end(), [&](const CompatRecord& old) { return old.key == record.key; });
+  if (former != records_.end()) {
+    // Samples too far apart to tell show nothing against what better ones showed.
+    if (former->outcome == Outcome::verified && record.outcome == Outcome::reported_only) {
+      return;
+    }
+    records_.erase(former);
+  }
   records_.push_back(record);
 }
 

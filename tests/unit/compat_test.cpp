@@ -62,6 +62,16 @@ TEST_CASE("an unlock without a benchmark is no proof") {
   CHECK(CompatBook::load(scratch.path() / "s").standing(key("")) == Standing::proven_here);
 }
 
+TEST_CASE("what shows nothing takes no proof away") {
+  test::Scratch scratch;
+  CompatBook::add(scratch.path() / "s", record(Outcome::verified));
+  CompatBook::add(scratch.path() / "s", record(Outcome::reported_only));
+  CHECK(CompatBook::load(scratch.path() / "s").records() == std::vector<CompatRecord>{record(Outcome::verified)});
+  CompatBook::add(scratch.path() / "s", record(Outcome::failing));
+  CompatBook::add(scratch.path() / "s", record(Outcome::reported_only));
+  CHECK(CompatBook::load(scratch.path() / "s").standing(key()) == Standing::unlocked_here);
+}
+
 TEST_CASE("a report is recorded workload by workload") {
   const auto outcome = [](std::optional<Verdict> pp, std::optional<Verdict> tg) {
     WorkloadReport workload;
