@@ -403,23 +403,20 @@ Console::Options console_options(const Global& global) {
 
 /// Wrong usage in our own words, with the command that was probably meant.
 Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc, char** argv) {
-  Error error(ErrorKind::usage, "usage", problem.what());
+  const auto unread = app.get_subcommands().empty() ? app.remaining() : std::vector<std::string>{};
+  // The first of those words, in the order in which they were typed.
+  const auto* word =
+      std::find_if(argv + 1, argv + argc, [&](const char* one) { return std::find(unread.begin(), unread.end(), one) != unread.end(); });
+  if (word == argv + argc || **word == '-') {
+    return Error(ErrorKind::usage, "usage", problem.what()).fix("see: lumelift --help");
+  }
+  Error error(ErrorKind::usage, "usage", fmt::format("there is no command '{}'", cleaned(*word, 80)));
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     names.push_back(command->get_name());
   }
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word.starts_with("-")) {
-      continue;
-    }
-    if (std::find(names.begin(), names.end(), word) != names.end()) {
-      break;
-    }
-    if (const auto meant = nearest(word, names)) {
-      error.note(fmt::format("did you mean 'lumelift {}'?", *meant));
-    }
-    break;
+  if (const auto meant = nearest(*word, names)) {
+    error.note(fmt::format("did you mean 'lumelift {}'?", *meant));
   }
   return error.fix("see: lumelift --help");
 }

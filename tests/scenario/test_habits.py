@@ -109,7 +109,8 @@ def test_without_words(small):
 
 
 def test_suggestions(small):
-    assert "did you mean 'lumelift unlock'?" in run(small, "unlok", "ci-1").err
+    unknown = run(small, "--color", "never", "unlok", "ci-1")
+    assert unknown.rc == 2 and "there is no command 'unlok'\n  did you mean 'lumelift unlock'?" in unknown.err, unknown
     for command in ("unlock", "status", "doctor", "probe"):
         assert "did you mean 'ci-1'?" in (lambda r: r.err + r.out)(run(small, command, "ci1")), command
 
