@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-# Started by nohup, a program may ignore hangups; what the tests start must not inherit that.
+# Started by nohup or in the background of a script, a program may ignore these; what the tests start must not inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 

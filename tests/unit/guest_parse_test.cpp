@@ -211,11 +211,11 @@ TEST_CASE("paths in the guest") {
         std::vector<std::string>{"/Users/l/.local/share/lumelift", "/Users/l/.local/share/lumelift/a"});
   CHECK(own_folders_above("/Users/l/Library/LaunchAgents/x.plist").empty());
   CHECK(Transfer::part_name("/d/x") == "/d/.x.lumelift-part");
-  const std::string hash = "0123456789abcdef";
-  CHECK(Transfer::before_name("/d/x", hash) == "/d/.x.lumelift-before-0123456789ab");
-  const auto longest = Transfer::before_name("/d/" + std::string(253, 'n') + "\xc3\xa9", hash);
+  const std::string content = "0123456789abcdef";
+  CHECK(Transfer::before_name("/d/x", content) == "/d/.x.lumelift-before-0123456789ab");
+  const auto longest = Transfer::before_name("/d/" + std::string(253, 'n') + "\xc3\xa9", content);
   CHECK(longest.size() - 3 <= 255);
-  CHECK(longest != Transfer::before_name("/d/" + std::string(253, 'n') + "\xc3\xa8", hash));
+  CHECK(longest != Transfer::before_name("/d/" + std::string(253, 'n') + "\xc3\xa8", content));
 }
 
 TEST_CASE("key files are recognised by their text") {

@@ -324,7 +324,7 @@ TEST_CASE("several agents: a changed file restarts all of them, a changed plist 
 }
 
 TEST_CASE("a key of our own: only what is missing, in an order that can be undone") {
-  const std::string home = "/Users/lume", key = "ssh-ed25519 AAAA lumelift", file = home + "/.ssh/authorized_keys";
+  const std::string key = "ssh-ed25519 AAAA lumelift", file = home + "/.ssh/authorized_keys";
   const auto at = [](PathKind kind) {
     PathSeen seen;
     seen.kind = kind;

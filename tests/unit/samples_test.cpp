@@ -179,13 +179,13 @@ TEST_CASE("status and banner beside a run speak for or against it") {
     auto arm = *parse_arm(file("tiny-stock-minimal.json"), path);
     std::optional<std::string> banner;
     if (stderr_name) banner = file(stderr_name);
-    complete_arm(arm, std::nullopt, path, {banner, status, std::nullopt});
+    complete_arm(arm, std::nullopt, path, {banner, status, std::nullopt, std::nullopt});
     return arm;
   };
   CHECK(judged("stock.json", "tiny-stock-minimal.stderr", "0\n").refusals.empty());
   CHECK(has(judged("stock.json", nullptr, "134\n").refusals.at(0), "exit status 134"));
   auto dropped = *parse_arm(file("tiny-stock-minimal.json"), "stock.json");
-  complete_arm(dropped, std::nullopt, "stock.json", {std::nullopt, "0\n", "dropped: the clocks went apart"});
+  complete_arm(dropped, std::nullopt, "stock.json", {std::nullopt, "0\n", "dropped: the clocks went apart", std::nullopt});
   CHECK(dropped.refusals == std::vector<std::string>{"dropped: the clocks went apart"});
   CHECK(has(judged("stock.json", nullptr, "").refusals.at(0), "no number"));
   CHECK(has(judged("stock.json", "tiny-safe-shim-10x-final.stderr", {}).refusals.at(0), "called stock"));

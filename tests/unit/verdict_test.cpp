@@ -395,11 +395,10 @@ TEST_CASE("the table of crafted specimens has every class of verdict") {
   off.sip = inherited.sip = Sip::off;
   inherited.inherit = true;
   universal.library_slices = {Cpu::arm64, Cpu::arm64e, Cpu::x86_64};
-  const Grants dyld = {{"com.apple.security.cs.allow-dyld-environment-variables", true}};
-  const Grants both = {dyld[0], {"com.apple.security.cs.disable-library-validation", true}};
-  SliceSpec damaged_spec = metal(), encrypted = metal(), restricted = metal(), bare = metal(), lonely = metal(), ios = metal(), plain;
+  const Grants both = {{dyld, true}, {foreign, true}};
+  SliceSpec damaged_spec = metal(), encrypted = metal(), sectioned = metal(), bare = metal(), lonely = metal(), ios = metal(), plain;
   encrypted.encrypted = true;
-  restricted.restrict_section = true;
+  sectioned.restrict_section = true;
   bare.sign.reset();
   lonely.libraries.push_back({"@rpath/libllama.dylib", false});
   lonely.rpaths = {"@loader_path"};
@@ -412,10 +411,10 @@ TEST_CASE("the table of crafted specimens has every class of verdict") {
   add("ordinary", build(metal()));
   add("hardened-both", build(metal(signed_with(0x10000, both))));
   add("hardened-none", build(metal(signed_with(0x10000, {}))));
-  add("hardened-dyld-only", build(metal(signed_with(0x10000, dyld))));
+  add("hardened-dyld-only", build(metal(signed_with(0x10000, {{dyld, true}}))));
   add("library-validation", build(metal(signed_with(0x2000, {}))));
   add("restrict-flag", build(metal(signed_with(0x800, {}))));
-  add("restrict-section", build(restricted));
+  add("restrict-section", build(sectioned));
   add("encrypted", build(encrypted));
   add("setuid", build(metal()), {}, 04755);
   add("script", "#!/bin/sh\nexec /x/ordinary\n");
