@@ -258,13 +258,35 @@ int act(const FleetScene& scene) {
   return show_outcome(scene, run_over_fleet(scene, survey));
 }
 
+/// An option that the action does not heed is a mistake, and often a dangerous one: "apply --out" was meant to be a plan.
+void refuse_unheeded(const FleetOptions& options) {
+  struct Rule {
+    bool given;
+    std::string_view name;
+    std::vector<std::string_view> actions;
+  };
+  const std::vector<std::string_view> acting = {"apply", "verify", "rollback"};
+  const Rule rules[] = {
+      {options.out.has_value(), "--out", {"plan"}},         {options.exit_code, "--exit-code", {"plan"}},
+      {options.plan.has_value(), "--plan", {"apply"}},      {options.canary > 0, "--canary", {"apply", "rollback"}},
+      {options.recheck, "--recheck", {"apply", "verify"}},  {options.keep_ready > 0, "--keep-ready", acting},
+      {options.max_fail.has_value(), "--max-fail", acting}, {options.fail_fast, "--fail-fast", acting},
+      {options.stop_busy, "--stop-busy", acting},           {options.list, "--list", {"inventory"}},
+      {!options.one.empty(), "--host", {"inventory"}},
+  };
+  for (const auto& rule : rules) {
+    if (rule.given && std::find(rule.actions.begin(), rule.actions.end(), options.action) == rule.actions.end()) {
+      throw Error(ErrorKind::usage, "usage", fmt::format("{} goes with fleet {}", rule.name, fmt::join(rule.actions, ", ")))
+          .fix("see: lumelift fleet --help");
+    }
+  }
+}
+
 }  // namespace
 
 int run_fleet(Context& context, const FleetOptions& options) {
+  refuse_unheeded(options);
   const FleetScene scene(context, options);
-  if (options.plan && options.action != "apply") {
-    throw Error(ErrorKind::usage, "usage", "--plan goes with fleet apply").fix("see: lumelift fleet --help");
-  }
   if (options.action == "plan") {
     return plan(scene);
   }

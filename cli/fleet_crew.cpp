@@ -47,9 +47,18 @@ StageDone told(const std::string& what, bool hook, const sys::Outcome& outcome) 
     }
     return done;
   }
-  if (!hook && done.status != 1) {
+  if (!hook && object.is_object() && object.contains("checks") && object["checks"].is_array()) {
+    for (const json& check : object["checks"]) {
+      if (!check.value("passed", true)) {
+        done.details.push_back(fmt::format("{}: {}", text_of(check, "id"), text_of(check, "evidence")));
+      }
+    }
+    done.fix = "lumelift verify shows all checks of one VM";
     return done;
-  }  // its result object says what is wrong
+  }
+  if (!hook && done.status != 1) {
+    return done;  // its result object says what is wrong
+  }
   done.error_id = hook ? "hook-failed" : "child-failed";
   done.message = fmt::format("{} ended with {}", what, outcome.ending());
   if (!outcome.err.empty()) {

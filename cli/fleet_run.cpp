@@ -52,8 +52,9 @@ class Script {
     if (order.off_after && !was_done(done, "power off") && !done.empty() && running(plan)) {
       return scene_.child("power off", plan.wanted, {"power", "off"});
     }
-    const bool drained = !done.empty() && done.front().what == "before_stop" && done.front().ok();
-    const bool back = order.act == Act::wake || (order.act == Act::work && (drained || plan.parked));
+    // Without a before_stop of its own nothing stands between a VM that has to stop and the stop.
+    const bool begun = !done.empty() && (plan.wanted.before_stop.empty() || (done.front().what == "before_stop" && done.front().ok()));
+    const bool back = order.act == Act::wake || (order.act == Act::work && ((plan.running && plan.stops && begun) || plan.parked));
     const bool wanted = back && !plan.wanted.after_start.empty() && !was_done(done, "after_start");
     return wanted && running(plan) ? std::optional(FleetScene::hook("after_start", plan.wanted, plan.wanted.after_start)) : std::nullopt;
   }
@@ -194,7 +195,7 @@ void take_story(FleetRow& row, const VmStory& story, const VmPlan& plan, const s
     return;
   }
   row.note = failure->error_id ? fmt::format("{}: {}", *failure->error_id, failure->message)
-                               : fmt::format("{} ended with status {}: see its report", failure->what, failure->status);
+                               : fmt::format("{} ended with status {}", failure->what, failure->status);
 }
 
 FleetRow row_of(const FleetScene& scene, const VmPlan& plan, const FleetSchedule& schedule, std::size_t at, const VmStory& story) {

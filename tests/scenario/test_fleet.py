@@ -126,6 +126,22 @@ def test_what_serves_makes_room_one_at_a_time_and_serves_again(lab, tmp_path):
     assert not (pathlib.Path(lab.home) / ".local/state/lumelift/fleet-run.json").exists()
 
 
+@pytest.mark.parametrize("command, status", [("./hook", 0), ("/usr/bin/false", 1)])
+def test_after_start_alone_runs_once_the_vm_is_up_again(lab, tmp_path, command, status):
+    lab.add_vm("ci-1", running=True, **QUICK)
+    lab.start()
+    log = tmp_path / "hooks"
+    (tmp_path / "hook").write_text(f"#!/bin/sh\necho $LUMELIFT_VM >> {log}\n")
+    (tmp_path / "hook").chmod(0o755)
+    file = every(tmp_path, f"defaults:\n  after_start: [{command}]\n")
+    done = run(lab, "--json", "fleet", "apply", "-f", file, timeout=300)
+    assert done.rc == status, done
+    if status == 0:
+        assert log.read_text() == "ci-1\n"
+        assert run(lab, "fleet", "rollback", "-f", file, timeout=300).rc == 0
+        assert log.read_text() == "ci-1\nci-1\n"
+
+
 def test_where_all_must_serve_nothing_is_stopped(lab, tmp_path):
     for name in ("ci-1", "ci-2"):
         lab.add_vm(name, running=True, **QUICK)
