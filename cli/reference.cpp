@@ -223,7 +223,9 @@ const std::vector<ExitEntry>& exit_statuses() {
       {4, "another lumelift holds the lock, or the VM is not in a state to act on"},
       {5, "what was promised is not shown, by the probe, a workload, a bundle or a report; what was done is undone"},
       {6, "this Mac keeps lumelift from the guest by Local Network privacy: the VM may be well; what was done is undone"},
-      {130, "interrupted; everything that was done is undone"},
+      {130,
+       "interrupted; everything that was done is undone. A second signal, from 0.2 s after the first, ends lumelift at once: what is left "
+       "is taken back by the next unlock or rollback"},
   };
   return all;
 }

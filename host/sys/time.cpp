@@ -23,14 +23,25 @@ std::atomic<int> shields{0};
 std::atomic<int> wake_read{-1};
 std::atomic<int> wake_write{-1};
 std::atomic<int> child_group{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<std::int64_t> first_at{0};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+// timeout(1) and some shells send a signal to the process and again to its group: that is one wish, told twice.
+constexpr std::int64_t one_wish_ns = 200'000'000;
+
+std::int64_t steady_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
 
 extern "C" void lumelift_on_signal(int signal) {
   const int saved_errno = errno;
   int none = 0;
   if (pending.compare_exchange_strong(none, signal)) {
+    first_at = steady_ns();
     [[maybe_unused]] const auto ignored = ::write(wake_write.load(), "!", 1);
-  } else if (signal != SIGHUP) {
+  } else if (signal != SIGHUP && steady_ns() - first_at > one_wish_ns) {
     // A closing terminal sends SIGHUP more than once (kernel and shell): no sign of impatience, so the undo goes on.
     if (const int group = child_group.load(); group > 0) ::kill(-group, SIGKILL);
     ::_exit(130);

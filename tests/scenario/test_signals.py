@@ -107,6 +107,19 @@ def test_ctrl_c_at_the_terminal_reaches_the_whole_foreground_group(ready):
     assert ready.snapshot() == before and not strays(ready)
 
 
+def test_a_signal_told_twice_is_one(ready):
+    """As timeout(1) does it: to the process, then to its group."""
+    before = ready.snapshot()
+    starting = held(ready, "starting", 1)
+    process = begin(ready, "unlock", "ci-1")
+    wait_for(lambda: ready.fault_count(starting), process)
+    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    assert ready.snapshot() == before and not strays(ready)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_second_signal_leaves_at_once_and_the_next_run_recovers(ready, number):
     before = ready.snapshot()
@@ -116,6 +129,7 @@ def test_a_second_signal_leaves_at_once_and_the_next_run_recovers(ready, number)
     wait_for(lambda: ready.fault_count(starting), process)
     process.send_signal(number)
     wait_for(lambda: ready.fault_count(undoing), process)
+    time.sleep(0.25)  # what comes sooner counts as the same wish
     since = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
