@@ -463,12 +463,17 @@ int run(int argc, char** argv) {
   });
   try {
     Context context = make_context(console);
-    return commands.action(context);
+    const int status = commands.action(context);
+    if (sys::pending_signal() != 0) {
+      console.interrupted();
+    }
+    return status;
   } catch (const Error& error) {
     console.error(error);
     return exit_status(error.kind());
   } catch (const sys::Interrupted&) {
     console.say("interrupted; nothing was changed");
+    console.interrupted();
     return 130;
   } catch (const std::exception& fault) {
     console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what()))

@@ -58,6 +58,15 @@ std::int64_t now_ms() {
   return since_start.elapsed().count();
 }
 
+constexpr int interrupted_status = 130;
+
+std::string error_json(const Error& error, int status) {
+  const nlohmann::json object = {
+      {"error",
+       {{"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}}}};
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 Console::Console(Options options) : options_(options) {
@@ -96,6 +105,7 @@ void Console::result(std::string_view text) {
 
 void Console::result_json(std::string_view object) {
   end_progress();
+  answered_ = true;
   write_all(STDOUT_FILENO, std::string(object) + "\n");
 }
 
@@ -154,13 +164,14 @@ void Console::error(const Error& error) {
   }
   line(text);
   if (options_.json) {
-    const nlohmann::json object = {{"error",
-                                    {{"id", error.id()},
-                                     {"status", exit_status(error.kind())},
-                                     {"message", error.message()},
-                                     {"details", error.details()},
-                                     {"fix", error.fix()}}}};
-    result_json(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    result_json(error_json(error, exit_status(error.kind())));
+  }
+}
+
+void Console::interrupted() {
+  if (options_.json && !answered_) {
+    result_json(
+        error_json(Error(ErrorKind::failed, "interrupted", "a signal ended the command").fix("see: lumelift status"), interrupted_status));
   }
 }
 

@@ -51,6 +51,8 @@ class Console {
   void detail(std::string_view text);
   /// Error in full: "error[id]: message", details, fix; under json() also one error object on stdout.
   void error(const Error& error);
+  /// The object of an interrupted command under json(), unless its result was told already; the words are the command's own.
+  void interrupted();
 
   /// A redrawn bar on a terminal after one second, nothing elsewhere. `done` of `total` bytes.
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
@@ -66,7 +68,7 @@ class Console {
   Options options_;
   bool out_tty_ = false, err_tty_ = false;
   bool out_color_ = false, err_color_ = false;
-  bool bar_shown_ = false;
+  bool bar_shown_ = false, answered_ = false;
   std::int64_t bar_started_ms_ = 0, bar_drawn_ms_ = 0;
 };
 
