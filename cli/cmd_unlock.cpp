@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/compat.hpp"
@@ -90,19 +89,16 @@ class Unlock {
     console().say(report_.headline());
   }
 
-  /// A running guest tells when it was booted; one that does not answer is left to the plan, which will say more.
+  /// A running guest tells when it was booted. One that cannot be asked is not restarted: that would be to pull its plug.
   void look_at_running_guest() {
     try {
       operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
-    } catch (const Error& error) {
-      constexpr std::array stays_so = {"guest-host-key-changed", "guest-host-key-kind", "guest-auth-failed", "guest-blocked",
-                                       "vm-address-shared"};
-      const bool restart_helps = std::find(stays_so.begin(), stays_so.end(), error.id()) == stays_so.end();
-      if (!restart_helps || view_.preference == PrefValue(true)) {
-        throw;
+    } catch (Error& error) {
+      if (is_silence(error)) {
+        error.fix(fmt::format("look at its screen, check Remote Login, --port and --user; --restart always would stop '{}' hard and start it again",
+                              view_.vm.name));
       }
-      console().detail("the running guest does not answer: " + error.message());
-      return;
+      throw;
     }
     report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
     view_.running_since = booted_up(*report_.guest);

@@ -19,6 +19,10 @@ namespace lumelift {
 [[nodiscard]] std::string_view pinned_kind(std::string_view pin);
 [[nodiscard]] std::string_view pinned_fingerprint(std::string_view pin);
 
+/// True when connect() failed because nobody answered, which a restart may mend. False for what stays as it is: a login that is refused
+/// or cannot be tried, another host key, a network that this Mac blocks.
+[[nodiscard]] bool is_silence(const Error& error);
+
 /// The one SSH connection to the guest of one VM, made when it is first needed and kept until the VM is stopped. Checks the
 /// pinned host key before any password leaves, and pins the key at first contact. Not for two threads.
 class GuestLink {

@@ -34,6 +34,35 @@ def test_r02_late_address(lab):
     assert run(lab, "unlock", "ci-1").rc == 0
 
 
+@pytest.mark.parametrize("words, error_id", [(("--key", "{bad}"), "guest-key-unusable"), (("--key", "/nokey"), "guest-key-unusable"),
+                                             (("--user", "nobody"), "guest-auth-failed")])
+def test_a_login_that_cannot_work_pulls_no_plug(up, tmp_path, words, error_id):
+    """The guest may be well: nothing is stopped, by whatever command."""
+    bad = tmp_path / "key"
+    bad.write_text("garbage\n")
+    bad.chmod(0o600)
+    words = [word.format(bad=bad) for word in words]
+    boots = len(up.events("boot"))
+    for command in (["unlock", "ci-1"], ["unlock", "ci-1", "--dry-run"], ["unlock", "ci-1", "--restart", "always"], ["power", "ci-1", "off"]):
+        before = up.snapshot()
+        done = run(up, *command, *words)
+        assert done.rc in (1, 2) and done.error_id == error_id, done
+        assert "plug" not in done.err and up.snapshot() == before and len(up.events("boot")) == boots, done
+    assert run(up, "unlock", "ci-1").rc == 0
+    boots, before = len(up.events("boot")), up.snapshot()
+    done = run(up, "rollback", "ci-1", *words)
+    assert done.rc != 0 and "plug" not in done.err and len(up.events("boot")) == boots, done
+    assert run(up, "rollback", "ci-1").rc == 0
+
+
+def test_a_running_guest_that_does_not_answer_is_not_restarted_unasked(up):
+    before, port = up.snapshot(), {"LUMELIFT_PORT": "9"}
+    for words in ([], ["--dry-run"], ["--restart", "idle"]):
+        done = run(up, "unlock", "ci-1", *words, env=port)
+        assert done.rc == 1 and done.error_id == "guest-no-answer" and "--restart always" in done.err, done
+    assert up.snapshot() == before and len(up.events("boot")) == 1
+
+
 def test_r03_a_vm_that_is_being_made(up):
     up.change_vm("ci-1", status="provisioning (stale)")
     done = refused(up, 4, "vm-not-ready", "ci-1")
