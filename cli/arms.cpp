@@ -12,6 +12,7 @@
 #include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
+#include "host/sys/hash.hpp"
 
 namespace lumelift {
 namespace {
@@ -115,9 +116,18 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
+/// Checksum of what was measured: every sample and the time of the first one. Not of the file's bytes: names are taken out of the copy
+/// in a bundle, and it holds the same samples still.
+std::string identity_of(const Arm& arm) {
+  std::string text = arm.tool + '\0' + arm.build + '\0' + arm.first_time;
+  for (const auto& row : arm.rows) text += fmt::format("\n{}: {}", row.test, fmt::join(row.rates, " "));
+  return arm.rows.empty() ? std::string() : sys::sha256(text);
+}
+
 std::optional<Arm> load_arm(const fs::path& file, const std::string& source, std::optional<Role> given) {
   auto arm = parse_arm(sys::read_file(file, file_cap), source);
   if (!arm) return arm;
+  arm->identity = identity_of(*arm);
   complete_arm(*arm, given, source,
                {read_beside(file, {".stderr", ".err"}), read_beside(file, {".status", ".exit"}), read_beside(file, {".refused"}),
                 read_beside(file, {".receipt.json"})});

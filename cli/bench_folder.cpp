@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/arms.hpp"
 #include "host/sys/error.hpp"
@@ -50,15 +51,22 @@ void make(const fs::path& path) {
 
 }  // namespace
 
+void BenchFolder::require_free(const fs::path& given) {
+  std::error_code fault;
+  if (fs::exists(given, fault) && !content(given / parameters_name) && !(fs::is_directory(given, fault) && fs::is_empty(given, fault))) {
+    throw Error(ErrorKind::usage, "bench-folder-taken", fmt::format("'{}' holds something else", given.string()))
+        .fix("name another folder with --output");
+  }
+}
+
 BenchFolder BenchFolder::open(const std::optional<fs::path>& given, const fs::path& parent, const std::string& vm,
                               const std::string& parameters) {
   if (given) {
+    require_free(*given);
     const auto there = content(*given / parameters_name);
-    std::error_code fault;
-    if ((there && *there != parameters) || (!there && fs::exists(*given, fault) && !fs::is_empty(*given, fault))) {
-      throw Error(
-          ErrorKind::usage, "bench-folder-taken",
-          fmt::format("'{}' holds {}", given->string(), there ? "a benchmark with other parameters, files or builds" : "something else"))
+    if (there && *there != parameters) {
+      throw Error(ErrorKind::usage, "bench-folder-taken",
+                  fmt::format("'{}' holds a benchmark with other parameters, files or builds", given->string()))
           .fix("name another folder with --output");
     }
     make(*given);
@@ -125,6 +133,26 @@ void BenchFolder::set_aside(const BenchRun& run) const {
   for (const char* suffix : {".status", ".json", ".stderr", ".refused", ".receipt.json", ".conditions.json"}) {
     fs::rename(path_ / (run.name() + suffix), kept(suffix), fault);
   }
+}
+
+std::optional<Limits> recorded_limits(const fs::path& folder) {
+  for (const auto& path : {folder / finished_name, folder / "raw" / finished_name}) {
+    const auto result = nlohmann::json::parse(content(path).value_or(""), nullptr, false);
+    const nlohmann::json::json_pointer place("/report/limits");
+    if (result.is_discarded() || !result.contains(place)) {
+      continue;
+    }
+    const auto& told = result[place];
+    Limits limits;
+    for (const auto& [key, value] : {std::pair{"flag", &limits.flag}, {"reject", &limits.reject}, {"material", &limits.material}}) {
+      if (!told.is_object() || !told.contains(key) || !told[key].is_number()) {
+        return std::nullopt;
+      }
+      *value = told[key].get<double>();
+    }
+    return limits;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lumelift

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench.hpp"
+#include "cli/report.hpp"
 #include "cli/samples.hpp"
 
 namespace lumelift {
@@ -19,6 +20,9 @@ class BenchFolder {
   /// one of the same VM and parameters is taken up instead, the newest first.
   static BenchFolder open(const std::optional<std::filesystem::path>& given, const std::filesystem::path& parent, const std::string& vm,
                           const std::string& parameters);
+
+  /// What can be said against a named folder before anything is known of the guest. Throws Error "bench-folder-taken" (usage).
+  static void require_free(const std::filesystem::path& given);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   /// True when parameters.json was there before.
@@ -38,5 +42,8 @@ class BenchFolder {
   std::filesystem::path path_;
   bool resumed_ = false;
 };
+
+/// What the results of a finished benchmark were judged by; `folder` is its own, or a bundle of it. Nothing for anything else.
+[[nodiscard]] std::optional<Limits> recorded_limits(const std::filesystem::path& folder);
 
 }  // namespace lumelift

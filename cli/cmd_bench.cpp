@@ -436,6 +436,9 @@ class Bench {
 
 int run_bench(Context& context, const BenchOptions& options) {
   const BenchSettings settings = bench_settings(options);
+  if (options.output) {
+    BenchFolder::require_free(*options.output);
+  }
   const Profile profile = load_profile(options.profile, context.templates);
   const auto kit = load_kit(context.libexec);
   const BenchSources sources = bench_sources(options, settings.subject, kit, context.templates);

@@ -46,7 +46,8 @@ int list(Context& context) {
                       {"proof", record.proof},
                       {"recorded", sys::iso_utc(record.recorded_at)}});
     }
-    context.console.result_json(ordered_json{{"records", rows}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    context.console.result_json(
+        ordered_json{{"schema", 1}, {"records", rows}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     return 0;
   }
   if (book.records().empty()) {
@@ -68,6 +69,10 @@ int list(Context& context) {
 }
 
 int add(Context& context, const CompatOptions& options) {
+  if (options.bundle.empty()) {
+    throw Error(ErrorKind::usage, "compat-argument", "which bundle is to be recorded?")
+        .fix("lumelift compat add BUNDLE, a folder that lumelift evidence pack made");
+  }
   const auto verification = verify_evidence(options.bundle);
   if (!verification.problems.empty()) {
     Error error(ErrorKind::unproven, "evidence-unverified",
@@ -96,7 +101,7 @@ int add(Context& context, const CompatOptions& options) {
     text += fmt::format("{}: {}\n", cleaned(record.key.workload), outcome_text(record.outcome));
   }
   if (context.console.json()) {
-    context.console.result_json(ordered_json{{"recorded", verification.bundle.report.workloads.size()}}.dump());
+    context.console.result_json(ordered_json{{"schema", 1}, {"recorded", verification.bundle.report.workloads.size()}}.dump());
   } else {
     context.console.result(text);
   }
@@ -106,12 +111,18 @@ int add(Context& context, const CompatOptions& options) {
 }  // namespace
 
 int run_compat(Context& context, const CompatOptions& options) {
-  if (options.action == "list") return list(context);
+  if (options.action == "list") {
+    if (!options.workload.empty()) {
+      throw Error(ErrorKind::usage, "compat-argument", fmt::format("compat list takes no argument, not '{}' either", options.workload))
+          .fix("lumelift compat list");
+    }
+    return list(context);
+  }
   if (options.action == "add") return add(context, options);
   if (options.action == "forget") {
     const auto count = CompatBook::forget(context.state_dir, options.workload);
     if (context.console.json())
-      context.console.result_json(ordered_json{{"forgotten", count}}.dump());
+      context.console.result_json(ordered_json{{"schema", 1}, {"forgotten", count}}.dump());
     else
       context.console.result(fmt::format("{} {} forgotten\n", count, count == 1 ? "record" : "records"));
     return 0;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_folder.hpp"
 #include "cli/commands.hpp"
 #include "cli/evidence.hpp"
 #include "host/sys/hash.hpp"
@@ -16,19 +17,32 @@ std::size_t test_count(const Report& report) {
   return count;
 }
 
+std::string dumped(const ordered_json& object) {
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+void refuse_extra(const EvidenceOptions& options) {
+  if (options.bundle.empty() && options.facts.empty()) return;
+  throw Error(ErrorKind::usage, "evidence-argument",
+              fmt::format("evidence {} takes one bundle and nothing else{}", options.action,
+                          options.bundle.empty() ? "" : fmt::format(", not '{}' too", options.bundle.string())))
+      .fix(fmt::format("lumelift evidence {} BUNDLE", options.action));
+}
+
 int pack(Context& context, const EvidenceOptions& options) {
   if (options.bundle.empty()) {
     throw Error(ErrorKind::usage, "evidence-no-target", "no name for the bundle").fix("lumelift evidence pack FOLDER BUNDLE");
   }
-  const auto bundle = pack_evidence(options.folder, options.bundle, {options.facts, options.local_user, options.local_host, {}});
+  const auto bundle = pack_evidence(options.folder, options.bundle,
+                                    {options.facts, options.local_user, options.local_host, recorded_limits(options.folder)});
   const auto sum = sys::sha256_file(options.bundle / "SHA256SUMS");
   if (context.console.json()) {
-    context.console.result_json(ordered_json{
-        {"bundle", options.bundle.string()},
-        {"files", bundle.files},
-        {"tests", test_count(bundle.report)},
-        {"left_out", bundle.left_out},
-        {"sums_sha256", sum}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    context.console.result_json(dumped({{"schema", 1},
+                                        {"bundle", options.bundle.string()},
+                                        {"files", bundle.files},
+                                        {"tests", test_count(bundle.report)},
+                                        {"left_out", bundle.left_out},
+                                        {"sums_sha256", sum}}));
     return 0;
   }
   std::string text =
@@ -42,12 +56,12 @@ int pack(Context& context, const EvidenceOptions& options) {
 }
 
 int verify(Context& context, const EvidenceOptions& options) {
+  refuse_extra(options);
   const auto verification = verify_evidence(options.folder);
   const bool right = verification.problems.empty();
   if (context.console.json()) {
     context.console.result_json(
-        ordered_json{{"verified", right}, {"files", verification.bundle.files}, {"problems", verification.problems}}.dump(
-            -1, ' ', false, ordered_json::error_handler_t::replace));
+        dumped({{"schema", 1}, {"verified", right}, {"files", verification.bundle.files}, {"problems", verification.problems}}));
   } else {
     std::string text;
     for (const auto& problem : verification.problems) text += fmt::format("✗ {}\n", cleaned(problem));
@@ -60,6 +74,7 @@ int verify(Context& context, const EvidenceOptions& options) {
 }
 
 int issue(Context& context, const EvidenceOptions& options) {
+  refuse_extra(options);
   const auto verification = verify_evidence(options.folder);
   if (!verification.problems.empty()) {
     Error error(ErrorKind::unproven, "evidence-unverified", fmt::format("'{}' does not verify; nothing to post", options.folder.string()));
@@ -68,7 +83,7 @@ int issue(Context& context, const EvidenceOptions& options) {
   }
   const auto text = compatibility_report(verification.bundle, sys::sha256_file(options.folder / "SHA256SUMS"));
   if (context.console.json()) {
-    context.console.result_json(ordered_json{{"markdown", text}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    context.console.result_json(dumped({{"schema", 1}, {"markdown", text}}));
   } else {
     context.console.result(text);
   }

@@ -2,7 +2,30 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdlib>
+
 namespace lumelift {
+namespace {
+
+/// CLI11's own checks of a range let "nan" pass, which is neither below nor above anything.
+CLI::Validator number_between(double low, double high) {
+  return {[low, high](const std::string& text) {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            const bool number = !text.empty() && *end == '\0';
+            return number && value >= low && value <= high
+                       ? std::string()
+                       : text + " is no number from " + CLI::detail::to_string(low) + " to " + CLI::detail::to_string(high);
+          },
+          ""};
+}
+
+/// What a spread or a change is compared with, as a fraction.
+CLI::Validator limit() {
+  return number_between(0, 1000);
+}
+
+}  // namespace
 
 void add_options(CLI::App& command, LoginSources& login) {
   command.add_option("--user", login.user, "Account in the guest")->envname("LUMELIFT_USER")->capture_default_str()->group("Login");
@@ -130,11 +153,11 @@ void add_options(CLI::App& command, BenchOptions& bench) {
       ->check(CLI::Range(0, 10))
       ->capture_default_str();
   command.add_option("--spread-limit", bench.spread_reject, "(max - min) / median above which an arm is rejected")
-      ->check(CLI::PositiveNumber)
+      ->check(limit())
       ->capture_default_str();
   command.add_option("--prompt", bench.prompt, "Prompt of the greedy text that is compared between CPU and GPU")->capture_default_str();
   command.add_option("--text-tolerance", bench.text_tolerance, "Share of that text that may come after the first difference")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   command.add_flag("--no-text-check", bench.no_text_check, "Do not compare texts");
   command.add_option("--arg", bench.arguments, "A further word for the program, as --arg=-fa --arg=1")
@@ -148,11 +171,14 @@ void add_options(CLI::App& command, ReportOptions& report) {
   command.add_option("--arm", report.arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated")->type_name("ROLE=FILE");
   command.add_option("--format", report.format, "text, json, csv, markdown or html")
       ->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))
-      ->capture_default_str();
+      ->default_str("text");
   command.add_option("-o,--output", report.output, "Write to this file")->type_name("FILE");
-  command.add_option("--spread-flag", report.spread_flag, "Spread above which a row is flagged")->capture_default_str();
-  command.add_option("--spread-reject", report.spread_reject, "Spread above which a row is not used")->capture_default_str();
-  command.add_option("--material", report.material, "Smallest change of a median that counts")->capture_default_str();
+  command.add_option("--spread-flag", report.spread_flag, "Spread above which a row is flagged; default: as measured, or 0.05")
+      ->check(limit());
+  command.add_option("--spread-reject", report.spread_reject, "Spread above which a row is not used; default: as measured, or 0.5")
+      ->check(limit());
+  command.add_option("--material", report.material, "Smallest change of a median that counts; default: as measured, or 0.05")
+      ->check(limit());
 }
 
 }  // namespace lumelift

@@ -57,11 +57,12 @@ struct InspectOptions {
 struct ReportOptions {
   std::vector<std::string> inputs;    ///< files or folders
   std::vector<std::string> arms;      ///< "ROLE=FILE" with host, stock, unlocked or cpu
-  std::string format = "text";        ///< text, json, csv, markdown, html
-  std::optional<std::string> output;  ///< file for csv/markdown/html; stdout when absent
-  double spread_flag = 0.05;          ///< (max - min) / median above which a row is flagged
-  double spread_reject = 0.5;         ///< and above which it is not used
-  double material = 0.05;             ///< smallest change of a median that counts
+  std::optional<std::string> format;  ///< text, json, csv, markdown, html; absent: text, or JSON for --json
+  std::optional<std::string> output;  ///< file for the report; stdout when absent
+  // Absent: what the folder of a benchmark says it was judged by, else as Limits has them.
+  std::optional<double> spread_flag;    ///< (max - min) / median above which a row is flagged
+  std::optional<double> spread_reject;  ///< and above which it is not used
+  std::optional<double> material;       ///< smallest change of a median that counts
 };
 [[nodiscard]] int run_report(Context& context, const ReportOptions& options);
 

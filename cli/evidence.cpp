@@ -128,6 +128,16 @@ std::string merged_environment(const std::string& existing, const std::vector<st
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// A name as it can be shown in one line, with each control character as \x0a.
+std::string one_line(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
 struct RawFiles {
   std::map<std::string, std::string> texts;  ///< by path with forward slashes
   std::vector<std::string> left_out;
@@ -140,6 +150,11 @@ RawFiles read_raw(const fs::path& folder) {
   for (const auto& file : listing.files) {
     const auto name = file.generic_string();
     const bool hidden = name.starts_with('.') || name.find("/.") != std::string::npos;
+    if (!hidden && std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+      throw Error(ErrorKind::usage, "evidence-file-name",
+                  fmt::format("the name of '{}' holds a control character, which a list of checksums cannot carry", one_line(name)))
+          .fix("rename it, or leave it out of the folder");
+    }
     auto text = hidden ? std::string() : sys::read_file(folder / file, evidence_file_cap);
     if (hidden || text.find('\0') != std::string::npos)
       raw.left_out.push_back(name);
@@ -242,12 +257,16 @@ Derived derive_evidence(const fs::path& raw, const Limits& limits) {
   return derived;
 }
 
-Bundle pack_evidence(const fs::path& folder, const fs::path& bundle, const PackOptions& options) {
+Bundle pack_evidence(const fs::path& folder, const fs::path& target, const PackOptions& options) {
+  // "bundle/" is the folder "bundle": what is built beside it must not be built in it.
+  const auto bundle = target.has_filename() ? target : target.parent_path();
   if (fs::exists(fs::symlink_status(bundle))) {
     throw Error(ErrorKind::usage, "evidence-exists", fmt::format("'{}' is there already", bundle.string()))
         .fix("name a new folder for the bundle");
   }
+  // All of the folder is read before anything is written: the bundle may well be made inside it.
   auto raw = read_raw(folder);
+  const auto before = make_report(load_arms({{folder, std::nullopt}}).arms, options.limits.value_or(Limits{}));
   if (!options.facts.empty()) {
     raw.texts["environment.json"] = merged_environment(raw.texts["environment.json"], options.facts);
   }
@@ -258,12 +277,11 @@ Bundle pack_evidence(const fs::path& folder, const fs::path& bundle, const PackO
 
   Partial partial(fs::path(bundle).concat(fmt::format(".partial-{}", ::getpid())));
   write_sanitised(raw, sanitiser, partial.path() / "raw");
-  auto derived = derive_evidence(partial.path() / "raw", options.limits);
+  auto derived = derive_evidence(partial.path() / "raw", options.limits.value_or(Limits{}));
   if (derived.bundle.report.workloads.empty()) {
     throw Error(ErrorKind::usage, "evidence-nothing", fmt::format("'{}' holds no benchmark that can be used", folder.string()))
         .fix("see why with: lumelift report " + folder.string());
   }
-  const auto before = make_report(load_arms({{folder, std::nullopt}}).arms, options.limits);
   if (measured(before) != measured(derived.bundle.report)) {
     throw Error(ErrorKind::failed, "evidence-figures-changed", "taking names out would have changed a figure; nothing was packed")
         .fix("look for a user or host name that is also a word of the files");

@@ -23,7 +23,7 @@ struct Environment {
 struct PackOptions {
   std::vector<std::string> facts;      ///< "key=value", on top of an environment.json in the folder
   std::string local_user, local_host;  ///< names to take out wherever they stand
-  Limits limits;
+  std::optional<Limits> limits;        ///< absent: the usual ones
 };
 
 /// A bundle is a folder: raw/ (the sanitised outputs, names kept), results.csv and metadata.json (both follow from raw/ alone),
@@ -36,8 +36,8 @@ struct Bundle {
   std::vector<std::string> left_out;  ///< binary and hidden files of the packed folder
 };
 
-/// Packs `folder` into `bundle`, which must not exist; it appears under its name only when complete. Figures before and after
-/// sanitising are compared. Throws Error "evidence-*" (usage) for an unusable folder, and "evidence-figures-changed" (failed)
+/// Packs `folder` into `bundle`, which must not exist and may lie in `folder`; it appears under its name only when complete. Figures before
+/// and after sanitising are compared. Throws Error "evidence-*" (usage) for an unusable folder, and "evidence-figures-changed" (failed)
 /// should sanitising have touched a figure.
 [[nodiscard]] Bundle pack_evidence(const std::filesystem::path& folder, const std::filesystem::path& bundle, const PackOptions& options);
 
@@ -47,7 +47,7 @@ struct Verification {
 };
 
 /// Recomputes every checksum, then results.csv and metadata.json from raw/ alone, and looks for names left in. Problems are
-/// answers, not exceptions. Throws Error "evidence-no-bundle" (usage) if `bundle` is no bundle at all.
+/// answers, not exceptions, and so is a part that was lost. Throws Error "evidence-no-bundle" (usage) if `bundle` is no bundle at all.
 [[nodiscard]] Verification verify_evidence(const std::filesystem::path& bundle);
 
 /// A compatibility report ready to post: environment, figures, findings, and how to check them. Markdown.

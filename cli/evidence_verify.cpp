@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* sums_name = "SHA256SUMS";
+constexpr const char* parts[] = {"metadata.json", "results.csv", "raw"};
+
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -130,14 +133,29 @@ std::string shown(const std::string& value) {
 }  // namespace
 
 Verification verify_evidence(const fs::path& bundle) {
-  for (const auto* part : {"SHA256SUMS", "metadata.json", "results.csv", "raw"}) {
+  const auto there = [&](const char* part) {
     std::error_code error;
-    if (fs::exists(bundle / part, error)) continue;
-    throw Error(ErrorKind::usage, "evidence-no-bundle", fmt::format("'{}' is no evidence bundle: it has no {}", bundle.string(), part))
+    return fs::exists(bundle / part, error);
+  };
+  std::vector<std::string> missing;
+  for (const auto* part : parts) {
+    if (!there(part)) missing.emplace_back(part);
+  }
+  if (!there(sums_name) || missing.size() == std::size(parts)) {
+    throw Error(ErrorKind::usage, "evidence-no-bundle",
+                fmt::format("'{}' is no evidence bundle: it has no {}", bundle.string(), there(sums_name) ? missing.front() : sums_name))
         .fix("make one with: lumelift evidence pack FOLDER BUNDLE");
   }
   Verification verification;
   check_sums(bundle, verification.problems);
+  if (!missing.empty()) {
+    for (const auto& part : missing) {
+      const auto said = fmt::format("{}: is in SHA256SUMS, but not there", part);
+      auto& problems = verification.problems;
+      if (std::find(problems.begin(), problems.end(), said) == problems.end()) problems.push_back(part + ": is not there");
+    }
+    return verification;
+  }
   try {
     check_figures(bundle, verification);
     check_names(bundle, verification.problems);

@@ -30,7 +30,11 @@ class Builder {
   explicit Builder(const Limits& limits) { report_.limits = limits; }
 
   Report build(const std::vector<Arm>& arms) {
-    for (const auto& arm : arms) take(arm);
+    note_limits();
+    find_copies(arms);
+    for (const auto& arm : arms) {
+      if (counts(arm)) take(arm);
+    }
     for (auto& [key, group] : groups_) {
       compare_sides(group);
       report_.workloads.push_back(workload(group));
@@ -46,6 +50,9 @@ class Builder {
     report_.findings.push_back({level, std::move(subject), std::move(text)});
   }
 
+  void note_limits();
+  void find_copies(const std::vector<Arm>& arms);
+  bool counts(const Arm& arm);
   void take(const Arm& arm);
   void compare_sides(Group& group);
   void require_tests(Group& group);
@@ -54,6 +61,7 @@ class Builder {
   void compare(TestReport& test, const std::string& subject);
 
   Report report_;
+  std::map<std::string, const Arm*> originals_;  ///< by identity: the one of all copies that counts
   std::map<std::pair<std::string, std::string>, Group> groups_;
 };
 
@@ -87,6 +95,50 @@ std::string differing(const Arm& measure, const Arm& other, Role role) {
     if (auto text = differing_settings(against, row, role); !text.empty()) return fmt::format("{}: {}", row.test, text);
   }
   return {};
+}
+
+/// Whoever reads figures that were let pass by other limits has to know.
+void Builder::note_limits() {
+  const Limits usual;
+  const auto& limits = report_.limits;
+  if (limits == usual) return;
+  find(Level::noted, "limits",
+       fmt::format("a spread is marked above {} and not used above {}, a change counts from {} on; usual are {}, {} and {}",
+                   percent(limits.flag), percent(limits.reject), percent(limits.material), percent(usual.flag), percent(usual.reject),
+                   percent(usual.material)));
+}
+
+/// How surely the side of a run is known: the user's word goes before what its name says.
+int certainty(const Arm& arm) {
+  return arm.role_from == "--arm" ? 2 : arm.role == Role::unknown ? 0 : 1;
+}
+
+/// A run that was refused for anything but its unknown side stays a reason to refuse, whatever it is a copy of.
+bool may_be_copy(const Arm& arm) {
+  return !arm.identity.empty() && arm.refusals.size() == (arm.role == Role::unknown ? 1 : 0);
+}
+
+/// Samples that are pooled twice look like twice as many: the intervals would be too narrow.
+void Builder::find_copies(const std::vector<Arm>& arms) {
+  for (const auto& arm : arms) {
+    if (!may_be_copy(arm)) continue;
+    auto& original = originals_[arm.identity];
+    if (original == nullptr || certainty(arm) > certainty(*original)) original = &arm;
+  }
+}
+
+bool Builder::counts(const Arm& arm) {
+  if (!may_be_copy(arm)) return true;
+  const auto& original = *originals_.at(arm.identity);
+  if (&arm == &original) return true;
+  if (arm.role != original.role && certainty(arm) == certainty(original)) {
+    find(Level::refused, arm.source,
+         fmt::format("the same measurement as {}, which is called {}, not {}: one of the two is not what it is called", original.source,
+                     role_name(original.role), role_name(arm.role)));
+  } else {
+    find(Level::noted, arm.source, fmt::format("the same measurement as {}: counted once", original.source));
+  }
+  return false;
 }
 
 void Builder::take(const Arm& arm) {

@@ -77,7 +77,8 @@ struct Report {
 
 /// Compares what may be compared. Runs belong together by program and model; several runs of one side are pooled when build,
 /// settings and banner are equal. The unlocked side is the measure: a side with another build, other settings, another model
-/// under the same name, another chip, or without one of the tests is refused with the reason. Stock and unlocked whose banners
+/// under the same name, another chip, or without one of the tests is refused with the reason. A run that is there twice is counted
+/// once; under two roles it is refused, unless --arm says which it is. Stock and unlocked whose banners
 /// show the same answers are refused as a pair: one of them is not what it is called.
 [[nodiscard]] Report make_report(const std::vector<Arm>& arms, const Limits& limits);
 

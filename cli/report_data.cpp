@@ -98,7 +98,7 @@ std::string render_csv(const Report& report) {
 }
 
 std::string render_json(const Report& report) {
-  ordered_json object{{"schema_version", 1},
+  ordered_json object{{"schema", 1},
                       {"limits", {{"flag", report.limits.flag}, {"reject", report.limits.reject}, {"material", report.limits.material}}},
                       {"workloads", ordered_json::array()},
                       {"findings", ordered_json::array()}};

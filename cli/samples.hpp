@@ -42,6 +42,7 @@ struct Arm {
   std::string first_time;  ///< start of the first row, UTC; empty where the file does not say
   bool virtual_cpu = false;
   std::vector<Row> rows;
+  std::string identity;               ///< the same for each copy of this run's figures, also for a sanitised one; empty: not known
   std::optional<Banner> banner;       ///< from the standard error beside it
   bool receipt = false;               ///< the library's receipt beside it shows raised answers
   std::optional<int> status;          ///< exit status of the program, where recorded

@@ -111,8 +111,9 @@ def test_a_whole_flow_from_measurement_to_what_unlock_says(tmp_path, kit):
         assert done.rc == 0, done
         folder = folder_of(kit)
         live = json.loads((folder / "result.json").read_text())["report"]
-        again = run(made, "--json", "report", folder, "--spread-reject", "50")
+        again = run(made, "--json", "report", folder)  # by the limits that it was measured with
         assert again.rc == 0 and again.json["workloads"][0]["tests"] == live["workloads"][0]["tests"], again
+        assert again.json["limits"]["reject"] == 50 and any(one["subject"] == "limits" for one in again.json["findings"]), again
         bundle = kit / "bundle"
         packed = run(made, "--json", "evidence", "pack", folder, bundle)
         assert packed.rc == 0 and packed.json["tests"] == 2, packed
@@ -193,6 +194,10 @@ def test_interrupted_and_taken_up_again(lab, kit):
     # Other parameters never mix with what is there.
     other = bench(lab, kit, "--no-host", "--output", folder.name)
     assert other.rc == 2 and other.error_id == "bench-folder-taken", other
+    (kit / "mine").mkdir()
+    (kit / "mine/thesis.txt").write_text("not a benchmark")
+    taken = bench(lab, kit, "--no-host", "--output", "mine")
+    assert taken.rc == 2 and taken.error_id == "bench-folder-taken" and "copy" not in taken.err, taken
 
 
 def test_a_killed_program_is_refused_with_the_reason(lab, kit):
@@ -299,3 +304,16 @@ def test_what_is_missing_is_named(lab, kit):
     other.write_bytes(b"GGUF\3\0\0\0 another one")
     done = bench(lab, kit, "--no-text-check", "--host-bench", host_script(kit), "--host-model", other)
     assert done.rc == 2 and done.error_id == "bench-model-differs", done
+
+
+def test_report_refuses_limits_that_are_none_and_formats_that_contradict(lab, tmp_path):
+    published = pathlib.Path(__file__).resolve().parents[1] / "data/evidence/m1-ultra-tinyllama"
+    for words in (("--spread-reject", "nan"), ("--material", "nan"), ("--spread-flag", "-1"), ("--spread-flag", "inf"), ("--json", "--format", "html")):
+        done = run(lab, "report", published, *words)
+        assert done.rc == 2 and done.error_id in ("usage", "report-format"), (words, done)
+    written = run(lab, "--json", "report", published, "-o", tmp_path / "r.json")
+    assert written.rc == 0 and written.json["output"] == str(tmp_path / "r.json"), written
+    assert json.loads((tmp_path / "r.json").read_text())["schema"] == written.json["schema"] == 1
+    for words in (("compat", "add"), ("compat", "list", "more"), ("evidence", "verify", published, "more")):
+        done = run(lab, *words)
+        assert done.rc == 2 and done.error_id in ("compat-argument", "evidence-argument"), done

@@ -174,6 +174,64 @@ TEST_CASE("files added, lost, linked or badly listed are problems") {
   CHECK_THROWS_AS((void)verify_evidence(published), Error);
 }
 
+TEST_CASE("a bundle that lost one of its own parts is a damaged bundle, not none") {
+  test::Scratch scratch;
+  const auto bundle = scratch.path() / "bundle";
+  (void)pack_evidence(published, bundle, {});
+  for (const auto* part : {"results.csv", "metadata.json"}) {
+    fs::rename(bundle / part, scratch.path() / "kept");
+    CHECK(has(verify_evidence(bundle).problems, std::string(part) + ": is in SHA256SUMS, but not there"));
+    fs::rename(scratch.path() / "kept", bundle / part);
+  }
+  fs::rename(bundle / "raw", scratch.path() / "kept");
+  CHECK(has(verify_evidence(bundle).problems, "raw/tiny-stock-minimal.json: is in SHA256SUMS, but not there"));
+  fs::rename(scratch.path() / "kept", bundle / "raw");
+  fs::remove(bundle / "results.csv");
+  sign(bundle);
+  CHECK(has(verify_evidence(bundle).problems, "results.csv: is not there"));
+  scratch.write("release/SHA256SUMS", "");
+  CHECK_THROWS_AS((void)verify_evidence(scratch.path() / "release"), Error);
+}
+
+TEST_CASE("a bundle may be made inside the folder that it is made of") {
+  test::Scratch scratch;
+  fs::copy(published, scratch.path() / "in");
+  const auto elsewhere = pack_evidence(scratch.path() / "in", scratch.path() / "out", {});
+  const auto inside = pack_evidence(scratch.path() / "in", scratch.path() / "in/bundle/", {});
+  CHECK(inside.files == elsewhere.files);
+  CHECK(test::slurp(scratch.path() / "in/bundle/SHA256SUMS") == test::slurp(scratch.path() / "out/SHA256SUMS"));
+  CHECK(verify_evidence(scratch.path() / "in/bundle").problems.empty());
+
+  // The next one holds the first one, whose runs are copies of those that lie beside it.
+  const auto next = pack_evidence(scratch.path() / "in", scratch.path() / "next", {});
+  REQUIRE(next.report.workloads.size() == inside.report.workloads.size());
+  for (std::size_t i = 0; i < next.report.workloads.size(); ++i) {
+    const auto &mine = next.report.workloads[i].tests, &theirs = inside.report.workloads[i].tests;
+    REQUIRE(mine.size() == theirs.size());
+    for (std::size_t t = 0; t < mine.size(); ++t) {
+      for (const auto& [role, cell] : theirs[t].cells) CHECK(mine[t].cells.at(role).rates.size() == cell.rates.size());
+    }
+  }
+  CHECK(verify_evidence(scratch.path() / "next").problems.empty());
+}
+
+TEST_CASE("a name that a list of checksums cannot carry is refused, and said") {
+  for (const auto* name : {"a\nb.txt", "tab\t.json", "del\x7f", "sub\r/x.txt"}) {
+    test::Scratch scratch;
+    fs::copy(published, scratch.path() / "in");
+    scratch.write(fs::path("in") / name, "x");
+    try {
+      (void)pack_evidence(scratch.path() / "in", scratch.path() / "out", {});
+      FAIL("packed");
+    } catch (const Error& error) {
+      CHECK(error.id() == "evidence-file-name");
+      CHECK(error.message().find('\n') == std::string::npos);
+      CHECK(error.message().find("\\x") != std::string::npos);
+    }
+    CHECK_FALSE(fs::exists(scratch.path() / "out"));
+  }
+}
+
 TEST_CASE("packing refuses what it cannot do, and leaves nothing behind") {
   test::Scratch scratch;
   const auto bundle = scratch.path() / "bundle";

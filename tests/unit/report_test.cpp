@@ -10,6 +10,7 @@
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
 #include "tests/unit/golden.hpp"
+#include "tests/unit/scratch.hpp"
 
 using namespace lumelift;
 
@@ -159,6 +160,46 @@ TEST_CASE("runs of one side are pooled in order, unless they differ") {
   report = make_report({first, second}, {});
   CHECK(report.workloads[0].tests[0].cells.at(Role::stock).rates == std::vector<double>{10, 11});
   CHECK(finding(report, "differs from stock.json: its banner shows Apple21"));
+}
+
+TEST_CASE("a run that is there twice is counted once, whatever it is called by and wherever it lies") {
+  const auto stock = evidence / "tiny-stock-minimal.json", unlocked = evidence / "tiny-safe-shim-10x-final.json";
+  const auto report = [](const std::vector<ArmInput>& inputs) { return make_report(load_arms(inputs).arms, {}); };
+  const auto once = report({{stock, std::nullopt}, {unlocked, std::nullopt}});
+  REQUIRE(once.workloads.size() == 1);
+  const auto same_figures = [&](const Report& other) {
+    REQUIRE(other.workloads.size() == 1);
+    for (std::size_t i = 0; i < once.workloads[0].tests.size(); ++i) {
+      const auto &mine = once.workloads[0].tests[i], &theirs = other.workloads.at(0).tests.at(i);
+      CHECK(theirs.cells.at(Role::stock).rates == mine.cells.at(Role::stock).rates);
+      CHECK(theirs.against(Role::stock)->ratio == mine.against(Role::stock)->ratio);
+    }
+    return finding(other, "counted once") != nullptr;
+  };
+  CHECK_FALSE(same_figures(once));
+  CHECK(same_figures(report({{stock, std::nullopt}, {stock, std::nullopt}, {unlocked, std::nullopt}, {unlocked, std::nullopt}})));
+
+  // In a bundle names were taken out of the copy; its samples are the same still.
+  test::Scratch scratch;
+  const auto folder = scratch.path() / "all";
+  std::filesystem::create_directories(folder / "old");
+  for (const auto& file : {stock, unlocked}) std::filesystem::copy(file, folder);
+  auto text = test::slurp(stock);
+  const auto at = text.find("model_filename");
+  REQUIRE(at != std::string::npos);
+  scratch.write("all/old/stock.json", text.insert(text.find(": \"", at) + 3, "/elsewhere/"));
+  const auto found = report({{folder, std::nullopt}});
+  CHECK(same_figures(found));
+  CHECK(finding(found, "counted once")->text.find("old/stock.json") != std::string::npos);
+
+  // Whoever says the side of a file in a folder means that file, not another one.
+  std::filesystem::rename(folder / "tiny-stock-minimal.json", folder / "a.json");
+  std::filesystem::remove_all(folder / "old");
+  CHECK(report({{folder, std::nullopt}}).refused_something());
+  const auto told = report({{folder, std::nullopt}, {folder / "a.json", Role::stock}});
+  CHECK(same_figures(told));
+  CHECK_FALSE(told.refused_something());
+  CHECK(report({{stock, Role::stock}, {stock, Role::unlocked}}).refused_something());
 }
 
 TEST_CASE("tests in separate files of one side belong together") {

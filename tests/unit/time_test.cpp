@@ -98,11 +98,22 @@ TEST_CASE("a second signal leaves at once with status 130, even under a shield")
     sys::arm_signals();
     const sys::Shield shield;
     ::raise(SIGINT);
+    ::usleep(250'000);
     ::raise(SIGTERM);
     return 0;
   });
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 130);
+}
+
+TEST_CASE("a signal that is told twice at once is one") {
+  const int status = test::in_child([] {
+    sys::arm_signals();
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+    return sys::pending_signal() == SIGTERM ? 0 : 1;
+  });
+  CHECK(status == 0);
 }
 
 TEST_CASE("a closing terminal, which sends SIGHUP twice, does not cut the undo short") {
