@@ -37,11 +37,13 @@ std::int64_t steady_ns() {
 
 extern "C" void lumelift_on_signal(int signal) {
   const int saved_errno = errno;
+  const std::int64_t now = steady_ns();
   int none = 0;
+  // Before the flag: the second one of a pair may come in the middle of this handler, or on another thread.
+  if (pending.load() == 0) first_at = now;
   if (pending.compare_exchange_strong(none, signal)) {
-    first_at = steady_ns();
     [[maybe_unused]] const auto ignored = ::write(wake_write.load(), "!", 1);
-  } else if (signal != SIGHUP && steady_ns() - first_at > one_wish_ns) {
+  } else if (signal != SIGHUP && now - first_at.load() > one_wish_ns) {
     // A closing terminal sends SIGHUP more than once (kernel and shell): no sign of impatience, so the undo goes on.
     if (const int group = child_group.load(); group > 0) ::kill(-group, SIGKILL);
     ::_exit(130);
