@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/compat.hpp"
 #include "cli/guest_verdict.hpp"
@@ -95,13 +96,15 @@ class Unlock {
       operation_.link->connect(Deadline::in(guest_answer), GuestLink::Wait::up);
     } catch (Error& error) {
       if (is_silence(error)) {
-        error.fix(fmt::format("look at its screen, check Remote Login, --port and --user; --restart always would stop '{}' hard and start it again",
-                              view_.vm.name));
+        error.fix(fmt::format(
+            "look at its screen, check Remote Login, --port and --user; --restart always would stop '{}' hard and start it again",
+            view_.vm.name));
       }
       throw;
     }
     report_.guest = operation_.link->guest().facts(Deadline::in(guest_answer));
     view_.running_since = booted_up(*report_.guest);
+    judge_workload();
   }
 
   [[nodiscard]] GuestGoal goal(const GuestFacts& facts) const {
@@ -113,9 +116,7 @@ class Unlock {
   Plan look_at_guest() {
     Guest& guest = operation_.link->guest();
     goal_ = goal(*report_.guest);
-    if (input_.workload) {
-      judge_workload();
-    }
+    judge_workload();
     const bool read_all = options_.verify || operation_.engine->plug_pulled();
     const auto seen = look_at(guest, goal_, read_all ? Trust::nothing : Trust::manifest, Deadline::in(look_limit));
     std::vector<AgentSeen> agents;
@@ -134,8 +135,11 @@ class Unlock {
     return plan;
   }
 
-  /// Once more with what only the guest tells: its SIP, its release, and what lies there already.
+  /// With what only the guest tells: its SIP, its release, what lies there already. Before a running one is stopped.
   void judge_workload() {
+    if (!input_.workload || std::exchange(judged_, true)) {
+      return;
+    }
     const InjectionTerms terms = guest_terms(*report_.guest, slices_of(sys::read_file(input_.kit.front().file, library_cap)));
     const FileView files = copied_layout(*input_.workload, input_.sources, report_.guest->home, guest_files(*operation_.link));
     for (const auto& remark : judge_agents(*input_.workload, files, report_.guest->home, terms, Absent::refused)) {
@@ -326,6 +330,7 @@ class Unlock {
   Operation operation_;
   HostView view_;
   GuestGoal goal_;
+  bool judged_ = false;
   std::vector<AgentGlimpse> glimpses_;  ///< of each agent before anything was done about it
   LogMarks log_marks_;
   std::optional<RunId> run_;

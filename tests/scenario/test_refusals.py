@@ -144,10 +144,11 @@ def test_r40_a_guest_that_never_answers(lab, boot, words):
     assert words in done.err
 
 
-def test_r15_no_address_ever(lab):
+def test_r15_r137_no_address_ever(lab):
     lab.add_vm("ci-1", ip_delay=3600)
     lab.start()
-    refused(lab, 1, "guest-no-address", "ci-1", "--timeout", "3")
+    done = refused(lab, 1, "guest-no-address", "ci-1", "--timeout", "3")
+    assert "firewall" in done.err and "bootpd" in done.err, done
 
 
 def run_silent(lab, name):
@@ -262,6 +263,17 @@ def test_r61_a_script_is_refused_before_anything_is_touched(up, tmp_path):
     assert len(up.events("boot")) == 1
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_what_only_the_guest_rules_out_is_refused_before_a_running_vm_is_touched(lab, tmp_path, running):
+    lab.add_vm("ci-1", running=running)
+    lab.start()
+    file = workload(tmp_path / "w")
+    file.write_text(file.read_text().replace("{ host: ./lab-llama-server }", "/bin/cat"))
+    done = refused(lab, 2, "workload-not-injectable", "ci-1", "--workload", file)
+    assert "/bin/cat" in done.err
+    assert [event["vm"] for event in lab.events("boot")] == ["ci-1"]  # the lab's own start, or that to look into it
+
+
 def test_r124_a_model_that_is_none(up, tmp_path):
     file = workload(tmp_path / "w")
     (tmp_path / "w" / "model.gguf").write_text("<html>sign in</html>")
@@ -313,13 +325,16 @@ def test_r34_no_word_of_the_users_known_hosts(up):
     assert not os.path.exists(os.path.join(up.home, ".ssh", "known_hosts"))
 
 
-def test_r07_a_hard_stop_is_named(lab):
-    """R06: a guest that will not shut down is stopped by lume, and the report says so."""
+def test_r06_r22_a_hard_stop_is_named_and_the_end_of_lume_run_means_nothing(lab):
+    """A guest that will not shut down is stopped by lume, and the report says so; `lume run` exits 1 then."""
     lab.add_vm("ci-1", running=True, sudo="none")
     lab.start()
-    done = run(lab, "--json", "unlock", "ci-1")
-    assert done.rc == 0, done
-    assert any("lume stop" in warning for warning in done.json["warnings"]), done
+    before = lab.snapshot()
+    for command in ("unlock", "rollback"):
+        done = run(lab, "--json", command, "ci-1")
+        assert done.rc == 0, done
+        assert any("lume stop" in warning for warning in done.json["warnings"]), done
+    assert lab.snapshot() == before
 
 
 def served(lab, *names):
