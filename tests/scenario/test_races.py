@@ -44,7 +44,7 @@ def error_of(err):
     return next((line for line in err.splitlines() if line.startswith("error[")), "")
 
 
-def test_r135_the_second_unlock_of_a_vm_waits_or_learns_who_holds_it(lab):
+def test_r22_r135_the_second_unlock_of_a_vm_waits_or_learns_who_holds_it(lab):
     lab.add_vm("ci-1", running=True, **QUICK)
     lab.start()
     before = lab.snapshot()
@@ -52,7 +52,7 @@ def test_r135_the_second_unlock_of_a_vm_waits_or_learns_who_holds_it(lab):
     assert sorted(rc for rc, _, _ in ends) in ([0, 0], [0, 4]), ends
     for rc, _, err in ends:
         assert rc == 0 or re.search(r"error\[lock-held\].*pid \d+ since \S+: unlock ci-1", err), err
-    assert len(lab.events("boot")) == 2 and TRUE in lab.snapshot()
+    assert len(lab.events("boot")) == 2 and TRUE in lab.snapshot()  # the first is of the lab: `lume run` was called once
     assert run(lab, "rollback", "ci-1").rc == 0
     assert lab.snapshot() == before
 

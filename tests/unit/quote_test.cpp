@@ -24,7 +24,7 @@ std::string random_word(std::mt19937& source) {
 
 }  // namespace
 
-TEST_CASE("quote() gives back every word in every shell a guest may have") {
+TEST_CASE("R16: quote() gives back every word in every shell a guest may have") {
   std::mt19937 source(20261129);
   constexpr int batches = 20, words_per_batch = 500;
   for (int batch = 0; batch < batches; ++batch) {
