@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <libssh2.h>
+#include <libssh2_sftp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -120,6 +121,9 @@ Session::State::~State() {
   // From here on the callbacks answer at once, so freeing cannot wait for a peer.
   dead = true;
   ::shutdown(route.socket.get(), SHUT_RDWR);
+  for (auto* file : open_files) {
+    libssh2_sftp_close_handle(file);
+  }
   for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {
   }
 }

@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "remote/session.hpp"
 
 struct _LIBSSH2_CHANNEL;
+struct _LIBSSH2_SFTP_HANDLE;
 
 namespace lumelift {
 
@@ -58,6 +60,8 @@ struct Session::State {
   bool keep_greeting = true;
   std::string farewell;                 ///< the peer's disconnect message
   const sys::Secret* answer = nullptr;  ///< for one keyboard-interactive prompt
+  /// Files that could not be closed in time. libssh2 does not free them, nor what was on its way to them, with the session.
+  std::vector<_LIBSSH2_SFTP_HANDLE*> open_files;
 };
 
 /// An open channel and what it has said so far. Frees the channel without waiting.

@@ -45,13 +45,12 @@ SftpFile::SftpFile(Session& session, const std::string& path, const sys::Deadlin
 
 SftpFile::~SftpFile() {
   // One try, without waiting: what is left goes with the session.
-  if (session_.dead || session_.send_blocked) {
+  const bool can_try = !session_.dead && !session_.send_blocked;
+  if (handle_ != nullptr && (!can_try || libssh2_sftp_close_handle(handle_) == LIBSSH2_ERROR_EAGAIN)) {
+    session_.open_files.push_back(handle_);
     return;
   }
-  if (handle_ != nullptr && libssh2_sftp_close_handle(handle_) == LIBSSH2_ERROR_EAGAIN) {
-    return;
-  }
-  if (sftp_ != nullptr && !session_.send_blocked) {
+  if (sftp_ != nullptr && can_try && !session_.send_blocked) {
     libssh2_sftp_shutdown(sftp_);
   }
 }

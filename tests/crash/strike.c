@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,8 +121,9 @@ static long clock_shift(void) {
   strike(meant, 1);                       \
   return result
 
+/* Asked of the kernel: a sanitizer's allocator looks at the clock too, and finding libc's function may allocate. */
 int clock_gettime(clockid_t clock, struct timespec* now) {
-  const int result = REAL(clock_gettime)(clock, now);
+  const int result = (int)syscall(SYS_clock_gettime, clock, now);
   if (result == 0 && clock == CLOCK_REALTIME) { now->tv_sec += clock_shift(); }
   return result;
 }

@@ -94,7 +94,8 @@ def test_unchanged_file_is_not_sent_again_and_verify_reads_it(guest, tmp_path):
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\xff\0\x1b[2J", b"lumelift-manifest 1\n" + b"x " * 5000, b"lumelift-manifest 1\n" + b"0" * 64 + b" 1 1 1 1 - /x%\n"])
+@pytest.mark.parametrize("garbage", [b"", b"\xff\0\x1b[2J", b"lumelift-manifest 1\n" + b"x " * 5000, b"lumelift-manifest 1\n" + b"0" * 64 + b" 1 1 1 1 - /x%\n"],
+                         ids=["empty", "bytes", "many words", "cut escape"])
 def test_a_damaged_manifest_only_costs_time(guest, tmp_path, garbage):
     source = tmp_path / "model.gguf"
     source.write_bytes(noise(LARGE))
@@ -330,7 +331,8 @@ def test_r85_memory_stays_small(guest, tmp_path):
                            *command(guest, "--quiet", "copy", "ci-1", source, "sparse")],
                           env={**guest.env(), "LUMELIFT_PORT": str(guest.port)}, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) < 64 * 1024
+    sanitized = "ASAN_OPTIONS" in os.environ  # which keeps what was freed for a while
+    assert int(done.stdout.split()[-1]) < (128 if sanitized else 64) * 1024
     assert (guest.own_home / "sparse").stat().st_size == 300 * MIB
 
 
