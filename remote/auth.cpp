@@ -37,8 +37,7 @@ void respond(const char*, int, const char*, int, int count, const LIBSSH2_USERAU
     if (copy == nullptr) {
       continue;
     }
-    std::memcpy(copy, text.data(), text.size());
-    copy[text.size()] = '\0';
+    *std::copy(text.begin(), text.end(), copy) = '\0';
     responses[i].text = copy;
     responses[i].length = static_cast<unsigned>(text.size());
   }

@@ -121,8 +121,11 @@ Session::State::~State() {
   // From here on the callbacks answer at once, so freeing cannot wait for a peer.
   dead = true;
   ::shutdown(route.socket.get(), SHUT_RDWR);
-  for (auto* file : open_files) {
-    libssh2_sftp_close_handle(file);
+  for (const auto& file : open_files) {
+    if (file.handle != nullptr) {
+      libssh2_sftp_close_handle(file.handle);
+    }
+    libssh2_sftp_shutdown(file.sftp);
   }
   for (int i = 0; i < 100 && libssh2_session_free(ssh) == LIBSSH2_ERROR_EAGAIN; ++i) {
   }

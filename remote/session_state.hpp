@@ -12,6 +12,7 @@
 #include "remote/session.hpp"
 
 struct _LIBSSH2_CHANNEL;
+struct _LIBSSH2_SFTP;
 struct _LIBSSH2_SFTP_HANDLE;
 
 namespace lumelift {
@@ -61,7 +62,11 @@ struct Session::State {
   std::string farewell;                 ///< the peer's disconnect message
   const sys::Secret* answer = nullptr;  ///< for one keyboard-interactive prompt
   /// Files that could not be closed in time. libssh2 does not free them, nor what was on its way to them, with the session.
-  std::vector<_LIBSSH2_SFTP_HANDLE*> open_files;
+  struct OpenFile {
+    _LIBSSH2_SFTP* sftp;
+    _LIBSSH2_SFTP_HANDLE* handle;  ///< null: closed already
+  };
+  std::vector<OpenFile> open_files;
 };
 
 /// An open channel and what it has said so far. Frees the channel without waiting.

@@ -44,14 +44,16 @@ SftpFile::SftpFile(Session& session, const std::string& path, const sys::Deadlin
 }
 
 SftpFile::~SftpFile() {
-  // One try, without waiting: what is left goes with the session.
-  const bool can_try = !session_.dead && !session_.send_blocked;
-  if (handle_ != nullptr && (!can_try || libssh2_sftp_close_handle(handle_) == LIBSSH2_ERROR_EAGAIN)) {
-    session_.open_files.push_back(handle_);
+  if (sftp_ == nullptr) {
     return;
   }
-  if (sftp_ != nullptr && can_try && !session_.send_blocked) {
-    libssh2_sftp_shutdown(sftp_);
+  // One try, without waiting: what is left goes with the session.
+  const auto can_try = [this] { return !session_.dead && !session_.send_blocked; };
+  if (handle_ != nullptr && can_try() && libssh2_sftp_close_handle(handle_) != LIBSSH2_ERROR_EAGAIN) {
+    handle_ = nullptr;
+  }
+  if (handle_ != nullptr || !can_try() || libssh2_sftp_shutdown(sftp_) == LIBSSH2_ERROR_EAGAIN) {
+    session_.open_files.push_back({sftp_, handle_});
   }
 }
 
