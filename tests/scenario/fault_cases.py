@@ -228,6 +228,20 @@ def vm_stopped_by_hand(lab, _):
     return done
 
 
+@case("r132-vm-goes-off-during-rollback", "a VM goes off between the looks of a `rollback` after a killed unlock", 0, "", "as before")
+def vm_goes_off_during_rollback(lab, _):
+    for look in range(1, 5):
+        lab.fault("guest", match="shutdown", nth=1, kill_parent="before")
+        assert run(lab, "unlock", "ci-1").rc == -9
+        lab.clear_faults()
+        met = lab.fault("lume", match="get", nth=look, shell_after="lume stop ci-1")
+        done = run(lab, "rollback", "ci-1")
+        assert done.rc == 0, (look, done)
+        assert look > 2 or lab.fault_count(met) >= look
+        lab.clear_faults()
+    return done
+
+
 @case("vm-stopped-meanwhile", "somebody stops the VM while we prove the result", 5, "probe-failed")
 def vm_stopped_meanwhile(lab, _):
     lab.fault("guest", match="'--ceiling'", nth=1, shell_before="lume stop ci-1")
