@@ -150,19 +150,15 @@ void Engine::stop_vm(const std::string& storage) {
   const Stopwatch watch;
   std::string why = "the guest never answered";
   std::optional<std::string> asked;
+  bool went_off = false;  // since we looked, as a killed run may have asked it to
   if (!silent_since_start_) {
     try {
       link_.connect(Deadline::in(reach), GuestLink::Wait::up);
       asked = link_.guest().shut_down(link_.login().password, why);
     } catch (const Error& error) {
-      // It went off since we looked, as a killed run may have asked it to. Nobody saw whether it was shut down.
-      if (error.id() == "vm-stopped") {
-        started_.reset();
-        plug_pulled_ = true;
-        return;
-      }
+      went_off = error.id() == "vm-stopped";
       // A guest that lets nobody in may be well: whoever meant another key has not asked for its plug to be pulled.
-      if (!is_silence(error)) {
+      if (!went_off && !is_silence(error)) {
         throw;
       }
       why = error.message();
@@ -170,8 +166,9 @@ void Engine::stop_vm(const std::string& storage) {
   }
   link_.drop();
   started_.reset();
-  if (asked && lume_.wait_stopped(link_.vm(), Deadline::in(patience_.clean_stop))) {
-    console_.step("stop", fmt::format("shut down in {}", seconds(watch.elapsed())));
+  if ((asked || went_off) && lume_.wait_stopped(link_.vm(), Deadline::in(patience_.clean_stop))) {
+    plug_pulled_ |= went_off;  // nobody saw how
+    console_.step("stop", went_off ? "went off by itself" : fmt::format("shut down in {}", seconds(watch.elapsed())));
   } else {
     if (asked) {
       why = fmt::format("it did not go down within {}", seconds(patience_.clean_stop));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "host/sys/error.hpp"
 #include "remote/key_file.hpp"
