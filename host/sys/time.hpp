@@ -40,7 +40,7 @@ struct Interrupted {
 
 /// Installs handlers for SIGINT, SIGTERM and SIGHUP (first one sets the flag, a second one leaves at once with status
 /// 130 while the flag is set; neither a second SIGHUP counts, because a closing terminal sends several, nor what follows within
-/// 0.2 s, because timeout(1) sends each signal twice) and ignores SIGPIPE. SIGHUP stays ignored where it was (nohup). Before any thread.
+/// 0.2 s, because timeout(1) sends each signal twice) and ignores SIGPIPE. SIGHUP stays ignored under nohup. Call once, before any thread.
 void arm_signals();
 /// The signal that is pending, or 0.
 [[nodiscard]] int pending_signal() noexcept;
