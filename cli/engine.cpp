@@ -193,7 +193,12 @@ void Engine::start_vm(const StartOptions& options) {
 void Engine::await_guest() {
   const Stopwatch watch;
   const Milliseconds used = started_ ? started_->elapsed() : Milliseconds{0};
-  link_.connect(Deadline::in(std::max(patience_.start - used, Milliseconds{1'000})), GuestLink::Wait::booting);
+  try {
+    link_.connect(Deadline::in(std::max(patience_.start - used, Milliseconds{1'000})), GuestLink::Wait::booting);
+  } catch (const Error& error) {
+    silent_since_start_ = is_silence(error);  // a refusal is an answer: such a guest may be well
+    throw;
+  }
   silent_since_start_ = false;
   vm_time_ += watch.elapsed();
   console_.step("start",

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,8 @@ class Engine {
   void settle_agents(const std::vector<RunRecord>& newest_first, const Belongs& belongs);
   void undo_run(const RunRecord& run, const Belongs& belongs, UndoReport& report);
   void undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report);
+  void leave(const Step& step, const std::string& why, UndoReport& report);
+  [[nodiscard]] bool held(const Step& step) const;
   void undo_one(const StepRecord& record, const Step& step, const Look& look, UndoReport& report);
   void undo_preference(const StepRecord& record, const SetPreference& step, UndoReport& report);
   /// What is done is done whether or not the journal takes the word for it: the next undo looks again.
@@ -144,6 +147,7 @@ class Engine {
   bool vm_missing_ = false;          ///< during an undo: lume no longer knows the VM
   bool link_proven_ = false;         ///< an undo has used the connection: the next one need not make another
   bool guest_gone_ = false;          ///< during an undo: one failure to reach the guest is enough
+  std::set<std::string> held_;       ///< during an undo: things of which a step could not be undone
   bool connection_lost_ = false;     ///< during an undo: it died under us, so a second try over a new one makes sense
 };
 

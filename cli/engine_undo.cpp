@@ -23,7 +23,57 @@ bool is_file_step(const Step& step) {
   return std::holds_alternative<MakeFolder>(step) || std::holds_alternative<PutFile>(step);
 }
 
+/// An error with the way out of it, where it knows one: what cannot be undone may need a person.
+std::string told(const Error& error) {
+  return error.fix().empty() ? error.message() : fmt::format("{} ({})", error.message(), error.fix());
+}
+
+/// What of the world a step changes, by a name that steps on the same thing share.
+std::string thing(const Step& step) {
+  return std::visit(
+      []<class T>(const T& s) -> std::string {
+        if constexpr (std::is_same_v<T, SetPower>) {
+          return "power";
+        } else if constexpr (std::is_same_v<T, SetPreference>) {
+          return "preference " + resource_of(s.key);
+        } else if constexpr (std::is_same_v<T, SetAgent>) {
+          return "agent " + s.label;
+        } else if constexpr (std::is_same_v<T, StageShare>) {
+          return "share " + s.folder;
+        } else {
+          return "guest " + s.path;
+        }
+      },
+      step);
+}
+
 }  // namespace
+
+/// The step stays pending, and so does every older one on the same thing: looking would take the newer value for somebody else's,
+/// or the state between the two for the first one. What is in a folder holds the folder.
+void Engine::leave(const Step& step, const std::string& why, UndoReport& report) {
+  report.failed.push_back(fmt::format("{}: {}", described(step), why));
+  held_.insert(thing(step));
+  const auto hold_parents = [&](std::string path) {
+    for (auto slash = path.rfind('/'); slash != std::string::npos && slash > 0; slash = path.rfind('/')) {
+      path.resize(slash);
+      held_.insert("guest " + path);
+    }
+  };
+  if (const auto* file = std::get_if<PutFile>(&step)) {
+    hold_parents(file->path);
+  } else if (const auto* folder = std::get_if<MakeFolder>(&step)) {
+    hold_parents(folder->path);
+  } else if (const auto* line = std::get_if<AddLine>(&step)) {
+    hold_parents(line->path);
+  }
+}
+
+/// True for a step that has to wait for a newer one that could not be undone. An agent is loaded from its plist only.
+bool Engine::held(const Step& step) const {
+  const auto* agent = std::get_if<SetAgent>(&step);
+  return held_.contains(thing(step)) || (agent != nullptr && held_.contains("guest " + agent->plist));
+}
 
 void UndoReport::add(const UndoReport& more) {
   files_removed += more.files_removed;
@@ -56,7 +106,7 @@ void Engine::note(const StepRecord& record, StepState state, UndoReport& report)
 void Engine::undo_power(const StepRecord& record, const SetPower& step, UndoReport& report) {
   Look look = observe(step);
   if (look.seen == Seen::other) {
-    report.failed.push_back(fmt::format("{}: the VM is {}", described(Step(step)), look.actual));
+    leave(Step(step), "the VM is " + look.actual, report);
     return;
   }
   if (record.state == StepState::intended && step.after == Power::stopped && look.seen == Seen::before) {
@@ -169,15 +219,14 @@ void Engine::undo_one(const StepRecord& record, const Step& step, const Look& lo
 }
 
 void Engine::undo_group(const std::vector<StepRecord>& records, const std::vector<Step>& steps, UndoReport& report) {
-  const auto fail = [&](const Step& step, const Error& error) {
-    report.failed.push_back(fmt::format("{}: {}", described(step), error.message()));
-  };
-  const auto fail_rest = [&](std::size_t from) {
+  const auto leave_rest = [&](std::size_t from, std::string_view why) {
     for (std::size_t i = from; i < steps.size(); ++i) {
-      report.failed.push_back(described(steps[i]) + ": the connection was lost");
+      leave(steps[i], std::string(why), report);
     }
   };
-  if (vm_missing_ && (in_guest(steps.front()) || std::holds_alternative<SetPower>(steps.front()))) {
+  constexpr std::string_view waits = "waits for what came after it and could not be undone";
+  const bool guest = in_guest(steps.front());
+  if (vm_missing_ && (guest || std::holds_alternative<SetPower>(steps.front()))) {
     for (const auto& record : records) {
       note(record, StepState::kept, report);
     }
@@ -186,11 +235,11 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
     }
     return;
   }
-  if (in_guest(steps.front()) && guest_gone_) {
-    for (const auto& step : steps) {
-      report.failed.push_back(described(step) + ": the guest cannot be reached");
-    }
-    return;
+  if (guest && guest_gone_) {
+    return leave_rest(0, "the guest cannot be reached");
+  }
+  if (std::all_of(steps.begin(), steps.end(), [this](const Step& step) { return held(step); })) {
+    return leave_rest(0, waits);
   }
   try {
     if (const auto* power = std::get_if<SetPower>(&steps.front())) {
@@ -208,23 +257,25 @@ void Engine::undo_group(const std::vector<StepRecord>& records, const std::vecto
     }
     const auto looks = observe_group(steps);
     for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (held(steps[i])) {
+        leave(steps[i], std::string(waits), report);
+        continue;
+      }
       try {
         undo_one(records[i], steps[i], looks[i], report);
       } catch (const Error& error) {
-        fail(steps[i], error);
+        leave(steps[i], told(error), report);
         if (lost(error)) {
-          return fail_rest(i + 1);
+          return leave_rest(i + 1, "the connection was lost");
         }
       }
     }
   } catch (const Error& error) {
-    for (const auto& step : steps) {
-      fail(step, error);
-    }
+    leave_rest(0, told(error));
     if (lost(error)) {
       return;
     }
-    if (in_guest(steps.front()) && !link_.connected()) {
+    if (guest && !link_.connected()) {
       guest_gone_ = true;
     }
   }
@@ -348,6 +399,7 @@ void Engine::settle_agents(const std::vector<RunRecord>& newest_first, const Bel
 UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   UndoReport report;
   guest_gone_ = connection_lost_ = false;
+  held_.clear();
   // The failure that led here may have been the connection's. And a key that was just taken out opens no other one.
   if (!link_proven_) {
     link_.drop();
@@ -364,15 +416,16 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
   } catch (const Error& error) {
     report.failed.push_back("the record of it: " + error.message());
   }
-  const std::size_t told = report.failed.size();
+  const std::size_t before_steps = report.failed.size();
   for (const auto& run : runs) {
     undo_run(run, {}, report);
   }
   // A guest whose VM was off, and which the undo of its power brought back, can be put right now.
   const bool came_back = guest_gone_ && report.restarted && link_.connected();
   if (connection_lost_ || came_back) {
-    report.failed.resize(told);
+    report.failed.resize(before_steps);
     guest_gone_ = false;
+    held_.clear();
     for (const auto& run : runs) {
       undo_run(run, {}, report);
     }
@@ -383,6 +436,7 @@ UndoReport Engine::undo(std::vector<RunRecord> runs, Restart restart) {
 UndoReport Engine::undo_steps(std::vector<RunRecord> runs, const Belongs& belongs) {
   UndoReport report;
   guest_gone_ = false;
+  held_.clear();
   std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return a.id > b.id; });
   settle_agents(runs, belongs);
   for (const auto& run : runs) {

@@ -133,7 +133,7 @@ void Operation::finish_former() {
     if (report.unrecorded) {
       error.note("the journal could not be told: " + *report.unrecorded);
     }
-    throw error.fix(fmt::format("make the guest reachable, then: lumelift rollback {}", found.name));
+    throw error.fix(fmt::format("see to what is named above, then: lumelift rollback {}", found.name));
   }
 }
 

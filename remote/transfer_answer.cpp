@@ -71,7 +71,8 @@ Error refusal(const std::string& path, const ScriptAnswer& answer, std::uint64_t
     return Error(ErrorKind::incomplete, "former-file-missing",
                  fmt::format("the former {} cannot be put back: {}", path,
                              word == "former-missing" ? "it is no longer there" : "what was kept is another file"))
-        .note("kept files begin with " + Transfer::before_name(path, ""));
+        .note("kept files begin with " + Transfer::before_name(path, ""))
+        .fix(fmt::format("put it there again from a backup of yours, or remove what is there now ({}), and try again", path));
   }
   return failed("guest-unreadable", fmt::format("{}: the guest answered '{}'", path, excerpt(line)));
 }
