@@ -104,7 +104,8 @@ class Doctor {
       Journal journal(context_.state_dir, Journal::Access::read);
       std::vector<std::string> unfinished;
       for (const auto& run : journal.live_runs()) {
-        if (run.state != RunState::committed) {
+        // What is being worked on now is no leftover.
+        if (run.state != RunState::committed && !journal.holder(run.vm)) {
           unfinished.push_back(run.vm);
         }
       }

@@ -71,6 +71,11 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   VmLine line{vm.name, vm.status, vm.os, "–", "–", {}, {}, false, json::object()};
   const Recorded known = recorded(journal, vm.name, claims);
   line.detail.update({{"claims_preference", known.claims}, {"os", vm.os}, {"address", vm.address ? json(*vm.address) : json()}});
+  if (const auto holder = known.unfinished ? journal.holder(vm.name) : std::nullopt) {
+    line.unlocked = "in progress";
+    line.note = *holder;
+    return line;
+  }
   if (known.unfinished) {
     line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name);
   }

@@ -211,6 +211,10 @@ sys::FileLock Journal::lock_vm(const std::string& vm, std::string_view purpose, 
   return {folder_ / lock_name(vm), purpose, deadline};
 }
 
+std::optional<std::string> Journal::holder(const std::string& vm) const {
+  return sys::FileLock::holder(folder_ / lock_name(vm));
+}
+
 sys::FileLock Journal::lock_preference(std::string_view purpose, const sys::Deadline& deadline) const {
   return {folder_ / "preference.lock", purpose, deadline};
 }

@@ -72,6 +72,8 @@ class Journal {
 
   /// Locks: held for as long as the returned object lives.
   [[nodiscard]] sys::FileLock lock_vm(const std::string& vm, std::string_view purpose, const sys::Deadline& deadline) const;
+  /// Who holds lock_vm() now, in his own words ("pid 12 since …: unlock ci-1"); nothing when nobody does. Never blocks.
+  [[nodiscard]] std::optional<std::string> holder(const std::string& vm) const;
   [[nodiscard]] sys::FileLock lock_preference(std::string_view purpose, const sys::Deadline& deadline) const;
 
   /// Runs. set_run() keeps an earlier summary when given none. Both lists are oldest first.

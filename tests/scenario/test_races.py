@@ -71,6 +71,9 @@ def test_r135_who_waits_too_long_is_told_and_who_only_looks_is_never_held_up(lab
         looked = run(lab, *words)
         looks.append((words, looked.rc, time.monotonic() - since))
         assert looked.error_id is None, looked
+        assert "lumelift rollback" not in looked.out, looked  # it is no leftover: somebody works on it
+    shown = run(lab, "--json", "status", "ci-1").json["vms"][0]
+    assert shown["unlocked"] == "in progress" and re.search(rf"pid {holder.pid} since \S+: unlock ci-1", shown["note"]), shown
     rc, _, err = finish(waiter)
     assert holder.poll() is None, "the holder ended too early for this test"
     assert rc == 4 and re.search(rf"pid {holder.pid} since 20\d\d-\S+Z: unlock ci-1", error_of(err)), err
