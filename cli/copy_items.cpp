@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "host/sys/error.hpp"
 
@@ -61,10 +61,14 @@ void walk(const fs::path& folder, const std::string& to, std::vector<CopyItem>& 
 }
 
 void require_distinct(const std::vector<CopyItem>& items) {
-  std::set<std::string> taken;
+  std::map<std::string, std::string> taken;
   for (const auto& item : items) {
-    if (!taken.insert(item.to).second) {
-      throw usage("copy-name-twice", fmt::format("two things would be copied to '{}'", item.to));
+    const auto [other, is_new] = taken.emplace(without_case(item.to), item.to);
+    if (!is_new) {
+      throw usage("copy-name-twice",
+                  other->second == item.to
+                      ? fmt::format("two things would be copied to '{}'", item.to)
+                      : fmt::format("'{}' and '{}' differ in case only, which a Mac's disk takes for one name", other->second, item.to));
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "cli/console.hpp"
@@ -63,10 +64,14 @@ void add_folder(GuestGoal& goal, std::set<std::string>& known, const std::string
 
 /// Two spellings of one place, or a file where a folder is needed, would never come to rest.
 void check_distinct(const GuestGoal& goal) {
-  std::set<std::string> taken;
+  std::map<std::string, std::string> taken;
   for (const auto& path : goal.paths()) {
-    if (!taken.insert(path).second) {
-      throw Error(ErrorKind::usage, "workload-invalid", fmt::format("two things would stand at {} in the guest", path))
+    const auto [other, is_new] = taken.emplace(without_case(path), path);
+    if (!is_new) {
+      throw Error(ErrorKind::usage, "workload-invalid",
+                  other->second == path
+                      ? fmt::format("two things would stand at {} in the guest", path)
+                      : fmt::format("{} and {} differ in case only, which a Mac's disk takes for one name", other->second, path))
           .fix("give one of the workload's files another destination");
     }
   }

@@ -18,6 +18,9 @@ namespace lumelift {
 [[nodiscard]] std::string quote(std::string_view word);
 [[nodiscard]] std::string quote(const std::vector<std::string>& words);  ///< joined by blanks
 
+/// A path with its ASCII letters in one case: on a Mac's disk, as it is made by default, equal ones are one name.
+[[nodiscard]] std::string without_case(std::string_view path);
+
 /// What was seen of a macOS guest.
 struct GuestFacts {
   std::string user, home, shell;

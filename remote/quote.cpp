@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "host/sys/error.hpp"
 #include "remote/guest.hpp"
 
@@ -27,6 +29,12 @@ std::string quote(const std::vector<std::string>& words) {
     line += quote(word);
   }
   return line;
+}
+
+std::string without_case(std::string_view path) {
+  std::string out(path);
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return out;
 }
 
 }  // namespace lumelift

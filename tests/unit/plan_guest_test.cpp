@@ -239,6 +239,7 @@ TEST_CASE("two things at one place in the guest are refused, however they are sp
   for (const std::vector<Source>& sources :
        std::vector<std::vector<Source>>{{source("m.gguf"), source("~/.local/share/lumelift/server/m.gguf")},
                                         {source("bin"), source("bin/llama-server")},
+                                        {source("~/A/m.gguf"), source("~/a/m.gguf")},
                                         {source("~/.local/share/lumelift/liblumelift-metal.dylib")},
                                         {source("run")},
                                         {source("~/Library/LaunchAgents")},
