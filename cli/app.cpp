@@ -17,8 +17,8 @@
 #include "cli/own_key.hpp"
 #include "cli/reference.hpp"
 #include "cli/settings.hpp"
+#include "cli/usage.hpp"
 #include "cli/versions.hpp"
-#include "cli/yaml_reader.hpp"
 #include "host/sys/platform.hpp"
 #include "host/sys/process.hpp"
 #include "host/sys/time.hpp"
@@ -51,28 +51,35 @@ fs::path first_existing(std::initializer_list<fs::path> candidates) {
   return *candidates.begin();
 }
 
+/// A folder that a variable names; empty where it names none or a relative one, which would be another in every folder.
+fs::path folder_of(const char* variable) {
+  const fs::path given = environment(variable).value_or("");
+  return given.is_absolute() ? given : fs::path();
+}
+
+/// Empty where nothing says where it is.
 fs::path state_folder(const fs::path& home) {
   if (const auto given = environment("LUMELIFT_STATE_DIR")) {
     return *given;
   }
-  if (sys::on_macos) {
-    return home / "Library" / "Application Support" / "lumelift";
+  if (const fs::path xdg = folder_of("XDG_STATE_HOME"); !sys::on_macos && !xdg.empty()) {
+    return xdg / "lumelift";
   }
-  if (const auto xdg = environment("XDG_STATE_HOME")) {
-    return fs::path(*xdg) / "lumelift";
+  if (home.empty()) {
+    return {};
   }
-  return home / ".local" / "state" / "lumelift";
+  return sys::on_macos ? home / "Library" / "Application Support" / "lumelift" : home / ".local" / "state" / "lumelift";
 }
 
 SettingsFiles settings_files() {
-  const fs::path home = environment("HOME").value_or("");
-  const auto xdg = environment("XDG_CONFIG_HOME");
-  return {"lumelift.yaml", (xdg ? fs::path(*xdg) : home / ".config") / "lumelift" / "config.yaml", home};
+  const fs::path home = folder_of("HOME"), xdg = folder_of("XDG_CONFIG_HOME");
+  const fs::path folder = xdg.empty() && !home.empty() ? home / ".config" : xdg;
+  return {"lumelift.yaml", folder.empty() ? folder : folder / "lumelift" / "config.yaml", home};
 }
 
 Context make_context(Console& console) {
   const fs::path folder = sys::executable_path().parent_path();
-  const fs::path home = environment("HOME").value_or("");
+  const fs::path home = folder_of("HOME");
   Context context{console, state_folder(home), home, {}, {}, {}};
   const auto kit = environment("LUMELIFT_KIT_DIR");
   // Beside the program in a build folder, else where `cmake --install` puts it.
@@ -95,6 +102,29 @@ void forget(const char* name) {
 
 const CLI::IsMember restart_words{{"auto", "always", "never", "idle"}};
 
+/// Whether a command with these options works without the folder of journal and locks.
+bool stateless(const auto& options) {
+  using Options = std::remove_cvref_t<decltype(options)>;
+  if constexpr (std::is_same_v<Options, InspectOptions> || std::is_same_v<Options, ExplainOptions>) {
+    return options.target.vm.empty();
+  }
+  return std::is_same_v<Options, ReportOptions> || std::is_same_v<Options, EvidenceOptions> || std::is_same_v<Options, BugReportOptions>;
+}
+
+/// Whether a command with these options only answers: what it says is all that it does.
+bool only_answers(const auto& options) {
+  using Options = std::remove_cvref_t<decltype(options)>;
+  if constexpr (requires { options.dry_run; }) {
+    return options.dry_run;
+  } else if constexpr (requires { options.action; }) {
+    const auto answers = {"list", "logs", "plan", "status", "verify", "inventory", "issue"};
+    return std::find(answers.begin(), answers.end(), options.action) != answers.end();
+  }
+  return std::is_same_v<Options, StatusOptions> || std::is_same_v<Options, HistoryOptions> || std::is_same_v<Options, DoctorOptions> ||
+         std::is_same_v<Options, ProbeOptions> || std::is_same_v<Options, VerifyOptions> || std::is_same_v<Options, InspectOptions> ||
+         std::is_same_v<Options, ExplainOptions> || std::is_same_v<Options, ReportOptions> || std::is_same_v<Options, LogsOptions>;
+}
+
 /// All options of all commands. The action of the chosen one is left in `action`.
 class Commands {
  public:
@@ -102,7 +132,8 @@ class Commands {
 
   CLI::App app{"Gives a macOS VM on Apple silicon the Metal capabilities that its GPU really has, and takes everything back exactly."};
   std::function<int(Context&)> action;
-  bool bare = false;  ///< the chosen command heeds no settings
+  bool bare = false;     ///< the chosen command heeds no settings
+  bool answers = false;  ///< it is there for its answer alone
 
  private:
   template <class Options>
@@ -112,7 +143,11 @@ class Commands {
       command.footer("Examples:\n" + lines);
     }
     command.callback([this, options, run] {
+      answers = only_answers(*options);
       action = [this, options, run](Context& context) {
+        if (context.state_dir.empty() && !stateless(*options)) {
+          throw home_unknown();
+        }
         resolve(*options, context);
         return run(context, *options);
       };
@@ -122,7 +157,8 @@ class Commands {
 
   /// How to log in, for a command that may.
   void resolve(auto& options, const Context& context) const {
-    const auto login = [&] { return resolve_login(global_.login, context.home, own_key_file(context.state_dir)); };
+    const fs::path own_key = context.state_dir.empty() ? fs::path() : own_key_file(context.state_dir);
+    const auto login = [&] { return resolve_login(global_.login, context.home, own_key); };
     if constexpr (requires { options.target.login; }) {
       options.target.login = login();
     }
@@ -370,28 +406,6 @@ class Commands {
   Global& global_;
 };
 
-/// Cuts what stands behind the first "--" off, for the commands that run it: its bytes are not ours to interpret.
-std::vector<std::string> cut_command(const CLI::App& app, int& argc, char** argv) {
-  const auto names = app.get_subcommands([](const CLI::App*) { return true; });
-  bool wanted = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--" && wanted) {
-      std::vector<std::string> command(argv + i + 1, argv + argc);
-      argc = i;
-      return command;
-    }
-    if (wanted || word.starts_with("-")) {
-      continue;
-    }
-    wanted = word == "run" || word == "explain" || word == "ablate" || word == "complete";
-    if (!wanted && std::any_of(names.begin(), names.end(), [&](const CLI::App* one) { return one->get_name() == word; })) {
-      break;
-    }
-  }
-  return {};
-}
-
 Console::Options console_options(const Global& global) {
   Console::Options options;
   options.json = global.json;
@@ -401,30 +415,17 @@ Console::Options console_options(const Global& global) {
   return options;
 }
 
-/// Wrong usage in our own words, with the command that was probably meant.
-Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc, char** argv) {
-  const auto unread = app.get_subcommands().empty() ? app.remaining() : std::vector<std::string>{};
-  // The first of those words, in the order in which they were typed.
-  const auto* word =
-      std::find_if(argv + 1, argv + argc, [&](const char* one) { return std::find(unread.begin(), unread.end(), one) != unread.end(); });
-  if (word == argv + argc || **word == '-') {
-    return Error(ErrorKind::usage, "usage", problem.what()).fix("see: lumelift --help");
-  }
-  Error error(ErrorKind::usage, "usage", fmt::format("there is no command '{}'", cleaned(*word, 80)));
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) {
-    names.push_back(command->get_name());
-  }
-  if (const auto meant = nearest(*word, names)) {
-    error.note(fmt::format("did you mean 'lumelift {}'?", *meant));
-  }
-  return error.fix("see: lumelift --help");
-}
-
 int run(int argc, char** argv) {
   Global global;
   Commands commands(global);
   global.command = cut_command(commands.app, argc, argv);
+  const auto refused = [&](const Error& error) {
+    // What is wrong may stand before the words that ask for JSON were taken in.
+    global.json = global.json || asks_for_json(argc, argv);
+    Console console(console_options(global));
+    console.error(error);
+    return console.finish(exit_status(error.kind()));
+  };
   try {
     commands.app.parse(argc, argv);
     if (commands.app.get_subcommands().empty()) {
@@ -438,18 +439,18 @@ int run(int argc, char** argv) {
       apply_settings(commands.app, settings_files());
     }
   } catch (const CLI::CallForHelp&) {
-    Console(console_options(global)).result(commands.app.help());
-    return 0;
+    Console console(console_options(global));
+    console.result(commands.app.help());
+    return console.finish(0, Console::Purpose::answer);
   } catch (const CLI::CallForVersion& version) {
     Console console(console_options(global));
     global.json ? console.result_json(versions_json(LUMELIFT_VERSION)) : console.result(version.what());
-    return 0;
+    return console.finish(0, Console::Purpose::answer);
   } catch (const CLI::ParseError& problem) {
-    Console(console_options(global)).error(usage_error(problem, commands.app, argc, argv));
-    return exit_status(ErrorKind::usage);
+    return refused(
+        usage_error(problem, commands.app, argc, argv, [](const std::string& name) { return environment(name.c_str()).has_value(); }));
   } catch (const Error& error) {
-    Console(console_options(global)).error(error);
-    return exit_status(error.kind());
+    return refused(error);
   }
   global.login.password_env = environment("LUMELIFT_PASSWORD");
   global.login.passphrase_env = environment("LUMELIFT_KEY_PASSPHRASE");
@@ -461,24 +462,25 @@ int run(int argc, char** argv) {
   sys::observe_runs([&console](const sys::Command& command, const sys::Outcome& outcome) {
     console.detail(fmt::format("host  {:>5} ms  {}  {}", outcome.elapsed.count(), outcome.ending(), sys::shown(command.argv)));
   });
+  const auto end = [&](int status) { return console.finish(status, commands.answers ? Console::Purpose::answer : Console::Purpose::act); };
   try {
     Context context = make_context(console);
     const int status = commands.action(context);
     if (sys::pending_signal() != 0) {
       console.interrupted();
     }
-    return status;
+    return end(status);
   } catch (const Error& error) {
     console.error(error);
-    return exit_status(error.kind());
+    return end(exit_status(error.kind()));
   } catch (const sys::Interrupted&) {
     console.say("interrupted; nothing was changed");
     console.interrupted();
-    return 130;
+    return end(130);
   } catch (const std::exception& fault) {
     console.error(Error(ErrorKind::failed, "internal", fmt::format("unexpected: {}", fault.what()))
                       .fix("please report this with what `lumelift bug-report` gathers"));
-    return exit_status(ErrorKind::failed);
+    return end(exit_status(ErrorKind::failed));
   }
 }
 

@@ -52,7 +52,8 @@ int run_trust(Context& context, const TrustOptions& options) {
                                              pin->fingerprint, sys::iso_utc(pin->since).substr(0, 10))
                                : fmt::format("{}: no host key is pinned; the next contact pins the one it meets.", vm);
   if (context.console.json()) {
-    context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", vm}, {"changed", pin.has_value()}}).dump());
+    context.console.result_json(nlohmann::json({{"schema", 1}, {"vm", vm}, {"changed", pin.has_value()}})
+                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     context.console.result(text);
   }

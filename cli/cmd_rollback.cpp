@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -44,7 +45,7 @@ std::string closing(const std::string& vm, const UndoReport& report, const Opera
     out += "  not undone: " + cleaned(line) + "\n";
   }
   if (!report.failed.empty()) {
-    return out + fmt::format("Something of {} could not be undone; it stays recorded. Make its guest reachable, then: lumelift rollback {}",
+    return out + fmt::format("Something of {} could not be undone; it stays recorded. See to the reasons above, then: lumelift rollback {}",
                              vm, vm);
   }
   if (report.unrecorded) {
@@ -61,7 +62,7 @@ std::string closing(const std::string& vm, const UndoReport& report, const Opera
   if (running && !report.restarted && report.preference) {
     return out + fmt::format("{} is stock again after its next start (it is running: --restart always to do it now).", vm);
   }
-  return out + fmt::format("{} is stock again.", vm);
+  return out + fmt::format("{} is stock again{}.", vm, report.kept.empty() ? "" : ", but for what was left alone");
 }
 
 /// The steps of live runs that a rollback would take back, newest first. Power and preference count only where it would touch them.
@@ -129,33 +130,40 @@ int show_undo(Context& context, const RollbackOptions& options, const std::strin
   return 0;
 }
 
-int roll_back_vm(Context& context, const RollbackOptions& options, const std::string& name) {
+/// How the rollback of one VM ended.
+struct Ending {
+  int status = 0;
+  json object;
+  std::string text;
+};
+
+Ending roll_back_vm(Context& context, const RollbackOptions& options, const std::string& name) {
   TargetOptions target = options.target;
   target.vm = name;
   Operation operation(context, target, "rollback", Operation::Touch::world, Operation::Missing::allowed);
   const std::string vm = operation.found.name;
   const std::vector<RunRecord> runs = operation.journal->live_runs(vm);
   if (runs.empty()) {
-    if (context.console.json()) {
-      context.console.result_json(dumped(to_json(vm, {}, {}, false)));
-    } else {
-      context.console.result(fmt::format("{}: nothing to take back.", vm));
-    }
-    return 0;
+    return {0, to_json(vm, {}, {}, false), fmt::format("{}: nothing to take back.", vm)};
   }
   if (options.restart == "idle" && operation.found.power() == Power::running) {
     refuse_in_use(operation, Counted::sessions);
   }
   const UndoReport report = operation.undo(runs, restart_from(options.restart));
-  if (context.console.json()) {
-    context.console.result_json(dumped(to_json(vm, report, operation.engine->warnings(), true)));
-  } else {
+  Ending ending{report.complete() ? 0 : exit_status(ErrorKind::incomplete), to_json(vm, report, operation.engine->warnings(), true), {}};
+  if (!context.console.json()) {
     for (const auto& warning : operation.engine->warnings()) {
       context.console.warn(warning);
     }
-    context.console.result(closing(vm, report, operation));
+    ending.text = closing(vm, report, operation);
   }
-  return report.complete() ? 0 : exit_status(ErrorKind::incomplete);
+  return ending;
+}
+
+int roll_back_one(Context& context, const RollbackOptions& options) {
+  const Ending ending = roll_back_vm(context, options, options.target.vm);
+  context.console.json() ? context.console.result_json(dumped(ending.object)) : context.console.result(ending.text);
+  return ending.status;
 }
 
 /// The preference alone: what was there before any VM claimed it.
@@ -202,25 +210,79 @@ int roll_back_host(Context& context) {
   return kept ? exit_status(ErrorKind::incomplete) : 0;
 }
 
+constexpr int interrupted_status = 130;
+
+json to_json(const Error& error) {
+  return {{"id", error.id()},
+          {"status", exit_status(error.kind())},
+          {"message", error.message()},
+          {"details", error.details()},
+          {"fix", error.fix()}};
+}
+
+/// What stands for the VM in the answer: what its own rollback would have answered, or why there was none.
+json row_of(const std::string& vm, const json& object, int status, const json& error) {
+  json row = object.is_object() ? object : json{{"vm", vm}, {"changed", false}, {"complete", false}};
+  row.erase("schema");
+  row["status"] = status;
+  row["error"] = error;
+  return row;
+}
+
+/// The worst of all, as for a fleet: what is left behind goes over everything, and a VM that was not free is the least.
+int worst_of(const json& rows) {
+  constexpr std::array by_weight = {3, interrupted_status, 1, 6, 5, 2, 4};
+  const auto* const worst = std::find_if(by_weight.begin(), by_weight.end(), [&](int status) {
+    return std::any_of(rows.begin(), rows.end(), [&](const json& row) { return row["status"] == status; });
+  });
+  return worst == by_weight.end() ? 0 : *worst;
+}
+
 int roll_back_all(Context& context, const RollbackOptions& options) {
   std::set<std::string> names;
   for (const auto& run : Journal(context.state_dir, Journal::Access::read).live_runs()) {
     names.insert(run.vm);
   }
-  if (names.empty()) {
-    context.console.json() ? context.console.result_json("{\"schema\":1,\"changed\":false}")
-                           : context.console.result("Nothing to take back.");
+  Console& console = context.console;
+  if (names.empty() && !console.json()) {
+    console.result("Nothing to take back.");
   }
-  int worst = 0;
+  json rows = json::array();
+  bool stopped = false;
   for (const auto& name : names) {
     try {
-      worst = std::max(worst, roll_back_vm(context, options, name));
+      if (!stopped) {
+        const Ending ending = roll_back_vm(context, options, name);
+        rows.push_back(row_of(name, ending.object, ending.status, {}));
+        if (!console.json()) {
+          console.result(ending.text);
+        }
+        continue;
+      }
     } catch (const Error& error) {
-      context.console.error(error);
-      worst = std::max(worst, exit_status(error.kind()));
+      console.complain(error);
+      rows.push_back(row_of(name, {}, exit_status(error.kind()), to_json(error)));
+      continue;
+    } catch (const sys::Interrupted&) {
+      if (rows.empty()) {
+        throw;
+      }
+      stopped = true;
     }
+    console.say(fmt::format("interrupted; '{}' was not rolled back", name));
+    rows.push_back(row_of(name, {}, interrupted_status,
+                          {{"id", "interrupted"},
+                           {"status", interrupted_status},
+                           {"message", "a signal ended the command"},
+                           {"details", json::array()},
+                           {"fix", fmt::format("lumelift rollback {}", name)}}));
   }
-  return worst;
+  const int status = worst_of(rows);
+  if (console.json()) {
+    const bool changed = std::any_of(rows.begin(), rows.end(), [](const json& row) { return row["changed"] == true; });
+    console.result_json(dumped({{"schema", 1}, {"changed", changed}, {"status", status}, {"vms", rows}}));
+  }
+  return status;
 }
 
 }  // namespace
@@ -238,7 +300,7 @@ int run_rollback(Context& context, const RollbackOptions& options) {
   if (options.host) {
     return roll_back_host(context);
   }
-  return options.all ? roll_back_all(context, options) : roll_back_vm(context, options, options.target.vm);
+  return options.all ? roll_back_all(context, options) : roll_back_one(context, options);
 }
 
 }  // namespace lumelift

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "host/sys/time.hpp"
 
@@ -42,15 +42,26 @@ std::string painted(std::string_view text, Style style, bool color) {
   return fmt::format("{}{}\x1b[0m", code_of(style), text);
 }
 
-/// Whole text or nothing more to do: a closed reader is not our failure.
-void write_all(int fd, std::string_view text) {
+/// The whole text, in spite of a signal or a reader that is slow. Returns 0, or the errno of what stands in the way.
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n <= 0) {
-      return;
+    if (n >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd room{fd, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
     }
-    text.remove_prefix(static_cast<std::size_t>(n));
   }
+  return 0;
+}
+
+Error output_error(const char* stream, int code) {
+  return code == EPIPE ? Error(ErrorKind::failed, "output-closed", fmt::format("nobody reads standard {} any more", stream))
+                       : Error(ErrorKind::failed, "output-unwritable",
+                               fmt::format("standard {} cannot be written: {}", stream, std::generic_category().message(code)));
 }
 
 std::int64_t now_ms() {
@@ -100,29 +111,41 @@ void Console::result(std::string_view text) {
   if (out.empty() || out.back() != '\n') {
     out += '\n';
   }
-  write_all(STDOUT_FILENO, out);
+  answer(out);
 }
 
 void Console::result_json(std::string_view object) {
   end_progress();
   answered_ = true;
-  write_all(STDOUT_FILENO, std::string(object) + "\n");
+  answer(std::string(object) + "\n");
+}
+
+void Console::answer(std::string_view text) {
+  // Behind a gap nothing would make sense.
+  if (lost_ == 0) {
+    lost_ = write_all(STDOUT_FILENO, text);
+  }
+}
+
+int Console::finish(int status, Purpose purpose) {
+  const bool unwanted = lost_ == EPIPE || lost_ == EBADF;
+  if (lost_ == 0 || loss_told_ || (unwanted && purpose == Purpose::act)) {
+    return status;
+  }
+  loss_told_ = true;
+  Error error = output_error("output", lost_);
+  if (purpose == Purpose::act && status == 0) {
+    error.note("only the result is lost: what was asked for is done");
+  }
+  complain(error);
+  return status == 0 ? exit_status(error.kind()) : status;
 }
 
 void Console::pass(std::string_view bytes, Stream stream) {
   end_progress();
-  const int fd = stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO;
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      pollfd room{fd, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else {
-      throw Error(ErrorKind::failed, "output-closed",
-                  fmt::format("nobody reads standard {} any more", stream == Stream::out ? "output" : "error"));
-    }
+  if (const int code = write_all(stream == Stream::out ? STDOUT_FILENO : STDERR_FILENO, bytes); code != 0) {
+    loss_told_ = true;
+    throw output_error(stream == Stream::out ? "output" : "error", code);
   }
 }
 
@@ -154,7 +177,7 @@ void Console::detail(std::string_view text) {
   }
 }
 
-void Console::error(const Error& error) {
+void Console::complain(const Error& error) {
   std::string text = painted(fmt::format("error[{}]: ", error.id()), Style::bad, err_color_) + cleaned(error.message());
   for (const auto& detail : error.details()) {
     text += "\n  " + cleaned(detail);
@@ -163,6 +186,10 @@ void Console::error(const Error& error) {
     text += "\n  " + painted("next: ", Style::bold, err_color_) + cleaned(error.fix());
   }
   line(text);
+}
+
+void Console::error(const Error& error) {
+  complain(error);
   if (options_.json) {
     result_json(error_json(error, exit_status(error.kind())));
   }

@@ -38,7 +38,8 @@ class Console {
   /// The result object on stdout under json(): one line of JSON text, already rendered.
   void result_json(std::string_view object);
 
-  /// Bytes of a program that runs for the user, as they are. Throws Error "output-closed" when nobody reads them any more.
+  /// Bytes of a program that runs for the user, as they are. Throws Error "output-closed" when nobody reads them any more,
+  /// "output-unwritable" when they cannot be written for another reason.
   enum class Stream { out, err };
   void pass(std::string_view bytes, Stream stream);
 
@@ -51,8 +52,16 @@ class Console {
   void detail(std::string_view text);
   /// Error in full: "error[id]: message", details, fix; under json() also one error object on stdout.
   void error(const Error& error);
+  /// The same on stderr alone: one failure of several, which the result object tells of.
+  void complain(const Error& error);
   /// The object of an interrupted command under json(), unless its result was told already; the words are the command's own.
   void interrupted();
+
+  /// What a command is for: its answer, or what it does.
+  enum class Purpose { answer, act };
+  /// At the end: the exit status, which is no success when a result could not be written; says so. Whoever closes the output of a
+  /// command that acts did not want to read it: that is no failure.
+  [[nodiscard]] int finish(int status, Purpose purpose = Purpose::act);
 
   /// A redrawn bar on a terminal after one second, nothing elsewhere. `done` of `total` bytes.
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
@@ -65,10 +74,13 @@ class Console {
 
  private:
   void line(std::string_view text);
+  void answer(std::string_view text);
   Options options_;
   bool out_tty_ = false, err_tty_ = false;
   bool out_color_ = false, err_color_ = false;
   bool bar_shown_ = false, answered_ = false;
+  int lost_ = 0;  ///< errno of the write on stdout that failed
+  bool loss_told_ = false;
   std::int64_t bar_started_ms_ = 0, bar_drawn_ms_ = 0;
 };
 

@@ -1,15 +1,18 @@
 #include "cli/login.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "host/sys/error.hpp"
 #include "host/sys/file.hpp"
+#include "host/sys/time.hpp"
 
 namespace lumelift {
 namespace {
@@ -70,16 +73,18 @@ sys::Secret from_file(const fs::path& file) {
   return without_newline(sys::read_file(file, password_cap));
 }
 
-/// Terminal echo off for as long as this lives.
+/// Terminal echo off for as long as this lives. What was typed before stays to be read.
 class Silence {
  public:
   Silence() {
     ::tcgetattr(STDIN_FILENO, &former_);
     termios quiet = former_;
     quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet);
+    // Keys that would end or stop us at once leave the terminal silent.
+    quiet.c_cc[VQUIT] = quiet.c_cc[VSUSP] = _POSIX_VDISABLE;
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
   }
-  ~Silence() { ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &former_); }
+  ~Silence() { ::tcsetattr(STDIN_FILENO, TCSANOW, &former_); }
   Silence(const Silence&) = delete;
   Silence& operator=(const Silence&) = delete;
 
@@ -87,19 +92,44 @@ class Silence {
   termios former_{};
 };
 
-sys::Secret from_prompt(const std::string& user) {
-  const std::string prompt = fmt::format("Password of {} in the guest: ", user);
-  (void)!::write(STDERR_FILENO, prompt.data(), prompt.size());
+void show(std::string_view text) {
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// Throws Interrupted.
+std::string typed_line() {
   std::string text;
-  {
-    const Silence silence;
-    char c = 0;
-    while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n' && text.size() < password_cap) {
-      text += c;
+  for (char c = 0; text.size() < password_cap;) {
+    std::array<pollfd, 2> ready{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{sys::interrupt_fd(), POLLIN, 0}};
+    (void)::poll(ready.data(), ready.size(), -1);
+    sys::check_interrupt();
+    if (ready[0].revents == 0) {
+      continue;
     }
+    const ssize_t n = ::read(STDIN_FILENO, &c, 1);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n != 1 || c == '\n') {
+      break;
+    }
+    text += c;
   }
-  (void)!::write(STDERR_FILENO, "\n", 1);
-  return without_newline(std::move(text));
+  return text;
+}
+
+sys::Secret from_prompt(const std::string& user) {
+  // Whoever sees the prompt may type already.
+  const Silence silence;
+  show(fmt::format("Password of {} in the guest: ", user));
+  try {
+    std::string text = typed_line();
+    show("\n");
+    return without_newline(std::move(text));
+  } catch (const sys::Interrupted&) {
+    show("\n");
+    throw;
+  }
 }
 
 }  // namespace
@@ -116,7 +146,8 @@ LoginOptions resolve_login(const LoginSources& sources, const fs::path& home, co
   }
   for (const fs::path& key : {own_key, home / ".ssh" / "id_ed25519", home / ".ssh" / "id_ecdsa"}) {
     std::error_code fault;
-    if (fs::exists(key, fault)) {
+    // Without a home those two would be files of whatever folder we were started in.
+    if ((key == own_key || !home.empty()) && fs::exists(key, fault)) {
       login.default_keys.push_back(key);
     }
   }

@@ -113,7 +113,7 @@ std::string render_json(const Report& report) {
     object["findings"].push_back(
         {{"level", level_name(finding.level)}, {"subject", cleaned(finding.subject)}, {"text", cleaned(finding.text)}});
   }
-  return object.dump() + "\n";
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lumelift

@@ -64,4 +64,4 @@ def test_each_once_with_cause_and_fix():
 
 def test_the_collection_sees_an_id():
     assert ids_in_sources()["guest-host-key-changed"].startswith("cli/")
-    assert ids_in_sources()["usage"] == "cli/app.cpp"
+    assert ids_in_sources()["usage"].startswith("cli/")
