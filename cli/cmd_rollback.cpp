@@ -177,6 +177,10 @@ int roll_back_host(Context& context) {
   std::vector<std::string> holders;
   for (const auto& claim : claims) {
     holders.push_back(claim.vm);
+    if (const auto worker = journal.holder(claim.vm)) {
+      throw Error(ErrorKind::busy, "lock-held", fmt::format("'{}' relies on the preference and is being worked on: {}", claim.vm, *worker))
+          .fix("wait for it to end, then try again");
+    }
   }
   const PrefValue now = host.preference(feature_level_key());
   bool changed = false, kept = false;

@@ -105,8 +105,8 @@ int Database::changed_rows() const {
 
 void Database::unreadable(std::string_view reason) const {
   throw Error(ErrorKind::failed, "journal-unreadable", fmt::format("the journal {} cannot be read: {}", file_.string(), reason))
-      .fix(fmt::format("move {0} away together with {0}-wal and {0}-shm, but keep them; then `lumelift doctor` shows by "
-                       "looking what is still changed on this Mac and in the guest",
+      .fix(fmt::format("move {0} away together with {0}-wal and {0}-shm, but keep them; what it knew has then to be undone by "
+                       "hand, see docs/howto/undo-by-hand.md",
                        file_.string()));
 }
 

@@ -72,6 +72,8 @@ def test_r135_who_waits_too_long_is_told_and_who_only_looks_is_never_held_up(lab
         looks.append((words, looked.rc, time.monotonic() - since))
         assert looked.error_id is None, looked
         assert "lumelift rollback" not in looked.out, looked  # it is no leftover: somebody works on it
+    preference = run(lab, "rollback", "--host")
+    assert preference.rc == 4 and f"pid {holder.pid} since" in preference.err and TRUE in lab.snapshot(), preference
     shown = run(lab, "--json", "status", "ci-1").json["vms"][0]
     assert shown["unlocked"] == "in progress" and re.search(rf"pid {holder.pid} since \S+: unlock ci-1", shown["note"]), shown
     rc, _, err = finish(waiter)
