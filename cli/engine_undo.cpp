@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "cli/engine.hpp"
@@ -28,6 +29,8 @@ std::string told(const Error& error) {
   return error.fix().empty() ? error.message() : fmt::format("{} ({})", error.message(), error.fix());
 }
 
+constexpr std::string_view guest_path = "guest ";  // before a path of the guest
+
 /// What of the world a step changes, by a name that steps on the same thing share.
 std::string thing(const Step& step) {
   return std::visit(
@@ -41,7 +44,7 @@ std::string thing(const Step& step) {
         } else if constexpr (std::is_same_v<T, StageShare>) {
           return "share " + s.folder;
         } else {
-          return "guest " + s.path;
+          return std::string(guest_path) + s.path;
         }
       },
       step);
@@ -53,26 +56,23 @@ std::string thing(const Step& step) {
 /// or the state between the two for the first one. What is in a folder holds the folder.
 void Engine::leave(const Step& step, const std::string& why, UndoReport& report) {
   report.failed.push_back(fmt::format("{}: {}", described(step), why));
-  held_.insert(thing(step));
-  const auto hold_parents = [&](std::string path) {
-    for (auto slash = path.rfind('/'); slash != std::string::npos && slash > 0; slash = path.rfind('/')) {
-      path.resize(slash);
-      held_.insert("guest " + path);
-    }
-  };
-  if (const auto* file = std::get_if<PutFile>(&step)) {
-    hold_parents(file->path);
-  } else if (const auto* folder = std::get_if<MakeFolder>(&step)) {
-    hold_parents(folder->path);
-  } else if (const auto* line = std::get_if<AddLine>(&step)) {
-    hold_parents(line->path);
+  std::string name = thing(step);
+  held_.insert(name);
+  if (!name.starts_with(guest_path)) {
+    return;
+  }
+  for (auto slash = name.rfind('/'); slash != std::string::npos && slash > guest_path.size(); slash = name.rfind('/')) {
+    name.resize(slash);
+    held_.insert(name);
   }
 }
 
-/// True for a step that has to wait for a newer one that could not be undone. An agent is loaded from its plist only.
+/// True for a step that has to wait for a newer one that could not be undone. An agent is loaded from its
+/// plist only, and a VM that still runs may run with the folder that is shared.
 bool Engine::held(const Step& step) const {
   const auto* agent = std::get_if<SetAgent>(&step);
-  return held_.contains(thing(step)) || (agent != nullptr && held_.contains("guest " + agent->plist));
+  return held_.contains(thing(step)) || (agent != nullptr && held_.contains(std::string(guest_path) + agent->plist)) ||
+         (std::holds_alternative<StageShare>(step) && held_.contains("power"));
 }
 
 void UndoReport::add(const UndoReport& more) {

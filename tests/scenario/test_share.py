@@ -39,6 +39,17 @@ def several(folder, *extra):
     return file
 
 
+def test_a_vm_that_could_not_be_stopped_keeps_its_share(guest, tmp_path):
+    """The folder goes with the restart without it, not from under a VM that still runs with it."""
+    before = guest.snapshot()
+    assert run(guest, "unlock", "ci-1", "--workload", workload(tmp_path / "w", model_size=LARGE, transfer="share")).rc == 0
+    there = shares(guest)
+    assert run(guest, "rollback", "ci-1", "--user", "lumw").rc == 3
+    assert there and shares(guest) == there and ran_with(guest)
+    assert run(guest, "rollback", "ci-1").rc == 0
+    assert guest.snapshot() == before and not shares(guest) and ran_with(guest) == []
+
+
 def test_a_model_comes_from_a_share_and_rollback_leaves_nothing(guest, tmp_path):
     before = guest.snapshot()
     file = workload(tmp_path / "w", model_size=LARGE, transfer="share")
