@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/error_json.hpp"
 #include "cli/in_use.hpp"
 #include "cli/operation.hpp"
 
@@ -214,16 +215,6 @@ int roll_back_host(Context& context) {
   return kept ? exit_status(ErrorKind::incomplete) : 0;
 }
 
-constexpr int interrupted_status = 130;
-
-json to_json(const Error& error) {
-  return {{"id", error.id()},
-          {"status", exit_status(error.kind())},
-          {"message", error.message()},
-          {"details", error.details()},
-          {"fix", error.fix()}};
-}
-
 /// What stands for the VM in the answer: what its own rollback would have answered, or why there was none.
 json row_of(const std::string& vm, const json& object, int status, const json& error) {
   json row = object.is_object() ? object : json{{"vm", vm}, {"changed", false}, {"complete", false}};
@@ -265,7 +256,7 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
       }
     } catch (const Error& error) {
       console.complain(error);
-      rows.push_back(row_of(name, {}, exit_status(error.kind()), to_json(error)));
+      rows.push_back(row_of(name, {}, exit_status(error.kind()), error_object(error, exit_status(error.kind()))));
       continue;
     } catch (const sys::Interrupted&) {
       if (rows.empty()) {
@@ -274,12 +265,7 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
       stopped = true;
     }
     console.say(fmt::format("interrupted; '{}' was not rolled back", name));
-    rows.push_back(row_of(name, {}, interrupted_status,
-                          {{"id", "interrupted"},
-                           {"status", interrupted_status},
-                           {"message", "a signal ended the command"},
-                           {"details", json::array()},
-                           {"fix", fmt::format("lumelift rollback {}", name)}}));
+    rows.push_back(row_of(name, {}, interrupted_status, interrupted_object("lumelift rollback " + name)));
   }
   const int status = worst_of(rows);
   if (console.json()) {

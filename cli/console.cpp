@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "cli/error_json.hpp"
 #include "host/sys/time.hpp"
 
 namespace lumelift {
@@ -69,16 +70,19 @@ std::int64_t now_ms() {
   return since_start.elapsed().count();
 }
 
-constexpr int interrupted_status = 130;
-
-std::string error_json(const Error& error, int status) {
-  const nlohmann::json object = {
-      {"error",
-       {{"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}}}};
+std::string dumped(const nlohmann::json& object) {
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
+
+nlohmann::json error_object(const Error& error, int status) {
+  return {{"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}};
+}
+
+nlohmann::json interrupted_object(const std::string& next_step) {
+  return error_object(Error(ErrorKind::failed, "interrupted", "a signal ended the command").fix(next_step), interrupted_status);
+}
 
 Console::Console(Options options) : options_(options) {
   out_tty_ = ::isatty(STDOUT_FILENO) == 1;
@@ -191,14 +195,13 @@ void Console::complain(const Error& error) {
 void Console::error(const Error& error) {
   complain(error);
   if (options_.json) {
-    result_json(error_json(error, exit_status(error.kind())));
+    result_json(dumped({{"error", error_object(error, exit_status(error.kind()))}}));
   }
 }
 
 void Console::interrupted() {
   if (options_.json && !answered_) {
-    result_json(
-        error_json(Error(ErrorKind::failed, "interrupted", "a signal ended the command").fix("see: lumelift status"), interrupted_status));
+    result_json(dumped({{"error", interrupted_object("see: lumelift status")}}));
   }
 }
 
