@@ -256,7 +256,7 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
       }
     } catch (const Error& error) {
       console.complain(error);
-      rows.push_back(row_of(name, {}, exit_status(error.kind()), error_object(error, exit_status(error.kind()))));
+      rows.push_back(row_of(name, {}, exit_status(error.kind()), json::parse(error_object(error, exit_status(error.kind())))));
       continue;
     } catch (const sys::Interrupted&) {
       if (rows.empty()) {
@@ -265,7 +265,7 @@ int roll_back_all(Context& context, const RollbackOptions& options) {
       stopped = true;
     }
     console.say(fmt::format("interrupted; '{}' was not rolled back", name));
-    rows.push_back(row_of(name, {}, interrupted_status, interrupted_object("lumelift rollback " + name)));
+    rows.push_back(row_of(name, {}, interrupted_status, json::parse(interrupted_object("lumelift rollback " + name))));
   }
   const int status = worst_of(rows);
   if (console.json()) {

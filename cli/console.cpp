@@ -70,17 +70,15 @@ std::int64_t now_ms() {
   return since_start.elapsed().count();
 }
 
-std::string dumped(const nlohmann::json& object) {
+}  // namespace
+
+std::string error_object(const Error& error, int status) {
+  const nlohmann::json object = {
+      {"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace
-
-nlohmann::json error_object(const Error& error, int status) {
-  return {{"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}};
-}
-
-nlohmann::json interrupted_object(const std::string& next_step) {
+std::string interrupted_object(const std::string& next_step) {
   return error_object(Error(ErrorKind::failed, "interrupted", "a signal ended the command").fix(next_step), interrupted_status);
 }
 
@@ -195,13 +193,13 @@ void Console::complain(const Error& error) {
 void Console::error(const Error& error) {
   complain(error);
   if (options_.json) {
-    result_json(dumped({{"error", error_object(error, exit_status(error.kind()))}}));
+    result_json(fmt::format("{{\"error\":{}}}", error_object(error, exit_status(error.kind()))));
   }
 }
 
 void Console::interrupted() {
   if (options_.json && !answered_) {
-    result_json(dumped({{"error", interrupted_object("see: lumelift status")}}));
+    result_json(fmt::format("{{\"error\":{}}}", interrupted_object("see: lumelift status")));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "host/sys/error.hpp"
 
@@ -9,10 +9,11 @@ namespace lumelift {
 /// The exit status of a command that a signal ended.
 constexpr int interrupted_status = 130;
 
-/// What a program learns of a failure, everywhere the same: id, status, message, details, fix.
-[[nodiscard]] nlohmann::json error_object(const Error& error, int status);
+/// What a program learns of a failure, everywhere the same: one JSON object with id, status, message,
+/// details and fix.
+[[nodiscard]] std::string error_object(const Error& error, int status);
 
 /// A command, or one VM of several, that a signal ended.
-[[nodiscard]] nlohmann::json interrupted_object(const std::string& next_step);
+[[nodiscard]] std::string interrupted_object(const std::string& next_step);
 
 }  // namespace lumelift
