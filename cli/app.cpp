@@ -137,7 +137,7 @@ class Commands {
 
  private:
   template <class Options>
-  CLI::App& add(const char* name, const char* text, std::shared_ptr<Options> options, int (*run)(Context&, const Options&)) {
+  CLI::App& add(const char* name, const char* text, const std::shared_ptr<Options>& options, int (*run)(Context&, const Options&)) {
     CLI::App& command = *app.add_subcommand(name, text);
     if (const std::string lines = examples_of(name, "  "); !lines.empty()) {
       command.footer("Examples:\n" + lines);

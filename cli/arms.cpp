@@ -67,7 +67,7 @@ std::optional<Role> role_in_evidence(const Arm& arm) {
 
 void check_banner(Arm& arm) {
   const auto& banner = *arm.banner;
-  if (banner.debug_build) arm.refusals.push_back("the binary says that it is a debug build or has asserts enabled");
+  if (banner.debug_build) arm.refusals.emplace_back("the binary says that it is a debug build or has asserts enabled");
   if (!banner.present() || arm.role == Role::cpu) return;
   if (banner.over_broad()) {
     arm.refusals.push_back(fmt::format("the banner shows {}: wider than any profile may claim", banner.summary()));
@@ -80,7 +80,7 @@ void check_banner(Arm& arm) {
     arm.refusals.push_back(fmt::format("called unlocked, but its banner shows {}", banner.summary()));
   }
   if (arm.role == Role::host && paravirtual) {
-    arm.refusals.push_back("called host, but its banner names the paravirtual device");
+    arm.refusals.emplace_back("called host, but its banner names the paravirtual device");
   }
   if ((arm.role == Role::stock || arm.role == Role::unlocked) && !banner.device.empty() && !paravirtual) {
     arm.notes.push_back(fmt::format("called {}, but its device is {}", role_name(arm.role), banner.device));
@@ -188,7 +188,7 @@ void complete_arm(Arm& arm, std::optional<Role> given, std::string_view path, co
     while (!digits.empty() && (digits.back() == '\n' || digits.back() == '\r' || digits.back() == ' ')) digits.remove_suffix(1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), status);
     if (error != std::errc{} || end != digits.data() + digits.size()) {
-      arm.refusals.push_back("the status beside it is no number");
+      arm.refusals.emplace_back("the status beside it is no number");
     } else {
       arm.status = status;
       if (status != 0) arm.refusals.push_back(fmt::format("the run ended with exit status {}", status));
@@ -205,9 +205,9 @@ void complete_arm(Arm& arm, std::optional<Role> given, std::string_view path, co
     arm.role_from = arm.banner && arm.banner->present() ? "banner" : "settings";
   }
   if (arm.role == Role::unknown) {
-    arm.refusals.push_back("which side is it? Put host, stock, unlocked or cpu into its name, or say --arm ROLE=FILE");
+    arm.refusals.emplace_back("which side is it? Put host, stock, unlocked or cpu into its name, or say --arm ROLE=FILE");
   }
-  if (arm.role == Role::host && arm.virtual_cpu) arm.refusals.push_back("called host, but its CPU is a virtual one");
+  if (arm.role == Role::host && arm.virtual_cpu) arm.refusals.emplace_back("called host, but its CPU is a virtual one");
   arm.receipt = beside.receipt && receipts_defect(*beside.receipt).empty();
   if (arm.receipt && arm.role != Role::unlocked) {
     arm.refusals.push_back(fmt::format("called {}, but the library's receipt beside it shows raised answers", role_name(arm.role)));

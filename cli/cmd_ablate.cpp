@@ -78,13 +78,13 @@ class Ablation {
     const PrefValue other = is_on() ? PrefValue(PrefAbsent{}) : PrefValue(true);
     Plan plan{operation_.found.name, {}, {}};
     if (flip && running_) {
-      plan.steps.push_back(SetPower{Power::running, Power::stopped, start});
+      plan.steps.emplace_back(SetPower{Power::running, Power::stopped, start});
     }
     if (flip) {
-      plan.steps.push_back(SetPreference{feature_level_key(), now_, other});
+      plan.steps.emplace_back(SetPreference{feature_level_key(), now_, other});
     }
     if (flip || !running_) {
-      plan.steps.push_back(SetPower{Power::stopped, Power::running, start});
+      plan.steps.emplace_back(SetPower{Power::stopped, Power::running, start});
     }
     return plan;
   }

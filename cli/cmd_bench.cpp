@@ -169,7 +169,7 @@ class Bench {
           .fix("look for another library or macOS version that raises the guest's answers");
     }
     if (facts_.os.starts_with("14.")) {
-      notes_.push_back("macOS 14 guests return stale data through mapped model files; add --arg=-mmp --arg=0 if the texts differ");
+      notes_.emplace_back("macOS 14 guests return stale data through mapped model files; add --arg=-mmp --arg=0 if the texts differ");
     }
     hashes_ = seen();
     if (const auto why = place_.host_differs(hashes_)) {
@@ -249,7 +249,8 @@ class Bench {
 
   void compare_texts() {
     if (options_.no_text_check) {
-      return notes_.push_back("texts were not compared: fast figures of a GPU that computes something else would not be noticed");
+      notes_.emplace_back("texts were not compared: fast figures of a GPU that computes something else would not be noticed");
+      return;
     }
     const std::string cpu = greedy(Role::cpu), unlocked = greedy(Role::unlocked);
     folder_->write("text-cpu.txt", cpu);

@@ -101,7 +101,7 @@ class Doctor {
       add("templates", Level::good, context_.templates.string());
     });
     check([&] {
-      Journal journal(context_.state_dir, Journal::Access::read);
+      const Journal journal(context_.state_dir, Journal::Access::read);
       std::vector<std::string> unfinished;
       for (const auto& run : journal.live_runs()) {
         // What is being worked on now is no leftover.

@@ -230,7 +230,7 @@ int plan(const FleetScene& scene) {
 
 /// apply, rollback and verify: one at a time per user.
 int act(const FleetScene& scene) {
-  Context& context = scene.context;
+  const Context& context = scene.context;
   if (const auto why = Host::wrong_user(context.user)) {
     throw Error(ErrorKind::usage, "wrong-user", *why).fix("run lumelift as the user who runs the VMs, without sudo");
   }

@@ -102,10 +102,10 @@ int show_undo(Context& context, const RollbackOptions& options, const std::strin
   const auto steps = steps_to_undo(operation, restart_from(options.restart), others);
   std::vector<std::string> notes;
   if (changes && others) {
-    notes.push_back("the host preference stays: another VM claims it too");
+    notes.emplace_back("the host preference stays: another VM claims it too");
   }
   if (changes) {
-    notes.push_back("what somebody else has changed since is left alone");
+    notes.emplace_back("what somebody else has changed since is left alone");
   }
   if (context.console.json()) {
     json object = {{"schema", 1}, {"vm", vm}, {"dry_run", true}, {"changes", changes}, {"notes", notes}, {"steps", json::array()}};

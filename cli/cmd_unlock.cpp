@@ -167,7 +167,7 @@ class Unlock {
       whole.steps.insert(whole.steps.end(), guest_plan.steps.begin(), guest_plan.steps.end());
       guest_known = true;
     } else {
-      whole.notes.push_back("the guest does not run, so what would change in it is not known yet");
+      whole.notes.emplace_back("the guest does not run, so what would change in it is not known yet");
     }
     print_plan(console(), whole, guest_known);
     return 0;

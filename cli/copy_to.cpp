@@ -42,7 +42,7 @@ void CopyIn::find_places(const std::vector<std::string>& sources, const std::str
   const auto wanted = tilde(to);
   // One look answers both ways to read the destination, and is the last one for a single file.
   std::vector<std::string> asked{wanted};
-  const auto first = items.front();
+  const auto& first = items.front();
   asked.push_back(wanted + "/" + first.to);
   const auto recalled = link_.guest().recall(asked, Deadline::in(answer));
   home_ = recalled.home;

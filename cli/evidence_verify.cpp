@@ -46,7 +46,7 @@ std::map<std::string, std::string> read_sums(std::string_view text, std::vector<
       problems.push_back(fmt::format("SHA256SUMS: {} is listed twice", path));
     }
   }
-  if (!text.ends_with('\n')) problems.push_back("SHA256SUMS: its last line has no end");
+  if (!text.ends_with('\n')) problems.emplace_back("SHA256SUMS: its last line has no end");
   return sums;
 }
 

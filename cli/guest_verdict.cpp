@@ -68,8 +68,8 @@ std::optional<Version> version_from(std::string_view text) {
   unsigned* const parts[] = {&version.major, &version.minor, &version.patch};
   const char* at = text.data();
   const char* const end = at + text.size();
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto [next, error] = std::from_chars(at, end, *parts[i]);
+  for (unsigned* const part : parts) {
+    const auto [next, error] = std::from_chars(at, end, *part);
     if (error != std::errc{}) {
       return std::nullopt;
     }

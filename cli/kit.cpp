@@ -140,7 +140,7 @@ std::vector<Source> load_kit(const fs::path& libexec) {
   return {kit_file(libexec, library_name, &library_defects), kit_file(libexec, probe_name, &probe_defects)};
 }
 
-FileView copied_layout(const Workload& workload, const std::vector<Source>& sources, const std::string& home, FileView beneath) {
+FileView copied_layout(const Workload& workload, const std::vector<Source>& sources, const std::string& home, const FileView& beneath) {
   const std::string own = guest_root(home) + "/" + workload.name;
   auto copied = std::make_shared<std::map<std::string, const Source*>>();
   auto kept = std::make_shared<std::vector<Source>>(sources);

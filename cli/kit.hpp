@@ -23,7 +23,7 @@ enum class LargeFiles { hashed, unhashed };
 /// The workload's files as they will lie in the guest, with `home` as its user's home, over what `beneath` shows elsewhere.
 /// Nothing but them is in the workload's own folder.
 [[nodiscard]] FileView copied_layout(const Workload& workload, const std::vector<Source>& sources, const std::string& home,
-                                     FileView beneath);
+                                     const FileView& beneath);
 
 /// Refuses an agent's program that injection cannot work for, as it will lie in the guest; returns remarks worth a warning.
 /// `files` as copied_layout() makes them; a program that is neither copied nor there is passed over under Absent::skipped.

@@ -60,9 +60,9 @@ std::optional<std::int64_t> duration_from(std::string_view text) {
   constexpr std::int64_t lengths[] = {1, 60, 3600, 86400};
   const auto unit = units.find(text.back());
   std::int64_t count = 0;
-  const char* const end = text.data() + text.size() - 1;
-  const auto [last, error] = std::from_chars(text.data(), end, count);
-  if (unit == units.npos || error != std::errc{} || last != end || count <= 0 || count > longest_s / lengths[unit]) {
+  text.remove_suffix(1);
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (unit == units.npos || error != std::errc{} || last != text.data() + text.size() || count <= 0 || count > longest_s / lengths[unit]) {
     return std::nullopt;
   }
   return count * lengths[unit];

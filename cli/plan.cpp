@@ -172,10 +172,10 @@ Plan plan_host(const HostView& view, Restart restart, bool set_preference) {
                      *view.running_since + clock_slack_s < *view.preference_since;
   const bool cycle = running && (restart == Restart::always || (restart == Restart::automatic && (must_write || stale)));
   if (running && restart == Restart::never && (must_write || stale)) {
-    plan.notes.push_back("the VM keeps running: the preference takes effect at its next start (--restart never)");
+    plan.notes.emplace_back("the VM keeps running: the preference takes effect at its next start (--restart never)");
   }
   if (stale && cycle) {
-    plan.notes.push_back("restart: the VM was started before the preference was set");
+    plan.notes.emplace_back("restart: the VM was started before the preference was set");
   }
   if (!set_preference) {
     plan.notes.push_back(fmt::format("host preference left as it is: {}", shown(view.preference)));
@@ -183,15 +183,15 @@ Plan plan_host(const HostView& view, Restart restart, bool set_preference) {
 
   const StartOptions start = start_options(view.vm);
   if (cycle) {
-    plan.steps.push_back(SetPower{Power::running, Power::stopped, start});
+    plan.steps.emplace_back(SetPower{Power::running, Power::stopped, start});
   }
   if (must_write || must_claim) {
     // Whoever claimed it first knows what was there before any of us.
     const PrefValue before = other != view.claims.end() ? pref_from_json(other->before) : view.preference;
-    plan.steps.push_back(SetPreference{feature_level_key(), before, unlocked_value});
+    plan.steps.emplace_back(SetPreference{feature_level_key(), before, unlocked_value});
   }
   if (cycle || !running) {
-    plan.steps.push_back(SetPower{Power::stopped, Power::running, start});
+    plan.steps.emplace_back(SetPower{Power::stopped, Power::running, start});
   }
   return plan;
 }
@@ -210,9 +210,9 @@ std::vector<Step> plan_key(const std::string& home, const std::string& key, cons
     return steps;
   }
   if (ssh_folder.kind == PathKind::absent) {
-    steps.push_back(MakeFolder{home + "/.ssh", 0700});
+    steps.emplace_back(MakeFolder{home + "/.ssh", 0700});
   }
-  steps.push_back(AddLine{authorized_keys(home), key, line == LineSeen::no_file});
+  steps.emplace_back(AddLine{authorized_keys(home), key, line == LineSeen::no_file});
   return steps;
 }
 
@@ -338,7 +338,7 @@ Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<
     const auto& folder = goal.folders[i];
     check_folder(folder, seen.at(i), facts);
     if (seen[i].kind == PathKind::absent) {
-      plan.steps.push_back(MakeFolder{folder.path, folder.mode, folder.with_content});
+      plan.steps.emplace_back(MakeFolder{folder.path, folder.mode, folder.with_content});
     }
   }
   const auto is_plist = [&](const std::string& path) {
@@ -352,7 +352,7 @@ Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<
     if (now.file == file.state) {
       continue;
     }
-    files.push_back(PutFile{file.path, file.source, now.file, file.state, file.content});
+    files.emplace_back(PutFile{file.path, file.source, now.file, file.state, file.content});
     if (is_plist(file.path)) {
       changed_plists.insert(file.path);
     } else {
@@ -371,13 +371,13 @@ Plan plan_guest(const std::string& vm, const GuestGoal& goal, const std::vector<
     const bool alive = now.loaded && now.pid.has_value();
     const bool reload = now.loaded && (changed || changed_plists.contains(want.plist) || !alive);
     if (reload) {
-      plan.steps.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::loaded, AgentState::unloaded});
+      plan.steps.emplace_back(SetAgent{want.domain, want.label, want.plist, AgentState::loaded, AgentState::unloaded});
     }
     if (now.disabled) {
-      loads.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::disabled, AgentState::unloaded});
+      loads.emplace_back(SetAgent{want.domain, want.label, want.plist, AgentState::disabled, AgentState::unloaded});
     }
     if (!now.loaded || reload) {
-      loads.push_back(SetAgent{want.domain, want.label, want.plist, AgentState::unloaded, AgentState::loaded});
+      loads.emplace_back(SetAgent{want.domain, want.label, want.plist, AgentState::unloaded, AgentState::loaded});
     }
   }
   plan.steps.insert(plan.steps.end(), files.begin(), files.end());

@@ -58,7 +58,7 @@ bool reaches_further(std::string_view import) {
 /// Finds the libraries of one program as dyld does, among the files that `view` shows.
 class Libraries {
  public:
-  Libraries(const FileView& view, Cpu cpu, std::string executable, Program& out)
+  Libraries(const FileView& view, Cpu cpu, const std::string& executable, Program& out)
       : view_(view), cpu_(cpu), folder_(fs::path(executable).parent_path()), out_(out) {}
 
   void visit(const Slice& slice, std::string_view content, const fs::path& folder, std::vector<std::string> rpaths) {

@@ -85,7 +85,8 @@ class Scale {
   [[nodiscard]] std::vector<double> ticks() const {
     std::vector<double> marks;
     if (logarithmic_) {
-      for (double mark = floor_; mark <= top_ * 1.0001; mark *= 10) marks.push_back(mark);
+      const int powers = static_cast<int>(std::floor(std::log10(top_ * 1.0001 / floor_)));
+      for (int i = 0; i <= powers; ++i) marks.push_back(floor_ * std::pow(10.0, i));
       return marks;
     }
     const auto unit = std::pow(10.0, std::floor(std::log10(top_ / 2)));

@@ -63,8 +63,8 @@ std::vector<std::vector<std::string>> figures_table(const WorkloadReport& entry)
   std::vector<std::vector<std::string>> rows{{""}};
   for (const auto role : columns) {
     if (!entry.sides.contains(role)) continue;
-    rows[0].push_back(std::string(heading(role)));
-    rows[0].push_back("spread");
+    rows[0].emplace_back(heading(role));
+    rows[0].emplace_back("spread");
   }
   for (const auto& test : entry.tests) {
     std::vector<std::string> row{"  " + cleaned(test.test)};

@@ -207,7 +207,7 @@ Arm llama_arm(const std::vector<json>& objects, std::string source) {
       arm.refusals.push_back(fmt::format("row {}: {}", i + 1, refusal.reason));
     }
   }
-  if (objects.empty()) arm.refusals.push_back("no test in it: the program ended before the first result");
+  if (objects.empty()) arm.refusals.emplace_back("no test in it: the program ended before the first result");
   tell_apart(arm.rows);
   return arm;
 }

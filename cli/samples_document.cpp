@@ -177,7 +177,7 @@ std::optional<Arm> document_arm(std::string_view text, std::string source) {
   } catch (const Refusal& refusal) {
     arm.refusals.push_back(refusal.reason);
   } catch (const json::exception&) {
-    arm.refusals.push_back("keys of the benchmark are missing or have other types");
+    arm.refusals.emplace_back("keys of the benchmark are missing or have other types");
   }
   return arm;
 }

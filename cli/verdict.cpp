@@ -211,14 +211,14 @@ std::optional<InjectionVerdict> judge_library(const Program& program, const Slic
 
 void add_notes(InjectionVerdict& verdict, const Program& program, const Slice& slice, const InjectionTerms& terms) {
   if (slice.cpu == Cpu::x86_64) {
-    verdict.notes.push_back("runs under Rosetta");
+    verdict.notes.emplace_back("runs under Rosetta");
   }
   if (terms.guest_os && slice.minimum_os > *terms.guest_os) {
     verdict.notes.push_back("built for macOS " + shown(slice.minimum_os) + " or later; the guest has " + shown(*terms.guest_os));
   }
   const bool inherits_arm64e = !terms.inherit || has(terms.library_slices, Cpu::arm64e);
   if (verdict.outcome == works && !inherits_arm64e && terms.sip == Sip::unknown) {
-    verdict.notes.push_back(
+    verdict.notes.emplace_back(
         "inherited by children, and the library has no arm64e slice: with SIP off dyld would abort every tool of macOS "
         "that it starts");
   }

@@ -60,7 +60,7 @@ int Database::connect(Mode mode, bool immutable) {
   const std::string uri = uri_of(file_) + (immutable ? "?immutable=1" : "");
   // Readers open for writing too where they may: what a crash left half-written is put right by whoever comes first.
   const int access = immutable ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
-  int code = sqlite3_open_v2(uri.c_str(), &handle_, access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code = sqlite3_open_v2(uri.c_str(), &handle_, access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
   if (code != SQLITE_OK) return code;
   sqlite3_extended_result_codes(handle_, 1);
   sqlite3_busy_timeout(handle_, busy_wait_ms);
@@ -181,6 +181,7 @@ Transaction::~Transaction() {
   try {
     database_.execute("ROLLBACK");
   } catch (...) {
+    // Nobody is there to hear of it.
   }
 }
 

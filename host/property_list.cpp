@@ -177,7 +177,7 @@ class Reader {
       const Tag next = tag();
       if (next.closes && next.name == "dict") return;
       if (next.closes || next.name != "key") fail("<key>");
-      std::string key = next.empty ? "" : content("key");
+      const std::string key = next.empty ? "" : content("key");
       skip_blanks();
       entry(std::move(key));
     }

@@ -280,18 +280,18 @@ class Login {
 
   bool try_agent() {
     if (!offers("publickey")) {
-      tried_.push_back("agent: public keys are not offered by the server");
+      tried_.emplace_back("agent: public keys are not offered by the server");
       return false;
     }
     const std::unique_ptr<LIBSSH2_AGENT, AgentCloser> agent(libssh2_agent_init(state_->ssh));
     if (!agent || libssh2_agent_connect(agent.get()) != 0 || libssh2_agent_list_identities(agent.get()) != 0) {
-      tried_.push_back("agent: none is running or it does not answer");
+      tried_.emplace_back("agent: none is running or it does not answer");
       return false;
     }
     int offered = 0;
     for (auto* identity : identities(agent.get())) {
       if (offered == agent_keys) {
-        tried_.push_back("agent: more keys were not offered, since servers count each");
+        tried_.emplace_back("agent: more keys were not offered, since servers count each");
         break;
       }
       ++offered;
@@ -302,7 +302,7 @@ class Login {
       }
     }
     if (offered == 0) {
-      tried_.push_back("agent: it holds no key");
+      tried_.emplace_back("agent: it holds no key");
     }
     return false;
   }
@@ -325,7 +325,7 @@ class Login {
   bool try_interactive() {
     if (!offers("keyboard-interactive")) {
       if (!offers("password")) {
-        tried_.push_back("password: not offered by the server");
+        tried_.emplace_back("password: not offered by the server");
       }
       return false;
     }

@@ -81,7 +81,7 @@ std::string supported(LIBSSH2_SESSION* session, int method) {
     joined += (i > 0 ? "," : "") + std::string(list[i]);
   }
   if (list != nullptr) {
-    libssh2_free(session, list);
+    libssh2_free(session, static_cast<void*>(list));
   }
   return joined;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "host/sys/error.hpp"
 #include "remote/guest.hpp"
@@ -59,10 +60,15 @@ struct Look {
   std::optional<Said> lint;
 };
 
-Said said(std::string_view value) {
+/// Nothing when it does not begin with a number.
+std::optional<Said> said(std::string_view value) {
   const auto middle = value.find('\037');
+  const auto number = value.substr(0, middle);
   Said answer;
-  answer.status = std::atoi(std::string(value.substr(0, middle)).c_str());
+  if (const auto [last, error] = std::from_chars(number.data(), number.data() + number.size(), answer.status);
+      error != std::errc{} || last != number.data() + number.size()) {
+    return std::nullopt;
+  }
   if (middle != std::string_view::npos) {
     answer.text = value.substr(middle + 1);
   }
@@ -84,14 +90,21 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
   }
   const auto answer = run_script(session, "ask launchd about " + label, script, arguments, sys::Deadline::in(30s), {.input = plist});
   Look look;
+  Said of_domain;
   bool complete = false;
+  bool readable = true;
   bool disabled = false;
+  const auto keep = [&](std::string_view value, auto& place) {
+    const auto one = said(value);
+    readable = readable && one;
+    place = one.value_or(Said{});
+  };
   for (const auto& [key, value] : parse_records(answer.body)) {
     if (key == "verb") {
-      look.verb = said(value);
+      keep(value, look.verb);
     }
     if (key == "job") {
-      look.job = said(value);
+      keep(value, look.job);
     }
     if (key == "disabled") {
       disabled = true;
@@ -100,14 +113,15 @@ Look ask(Session& session, const std::string& domain, const std::string& label, 
       look.file = value;
     }
     if (key == "lint") {
-      look.lint = said(unflattened(value));
+      keep(unflattened(value), look.lint);
     }
     if (key == "domain") {
-      look.domain_known = said(value).status == 0;
+      keep(value, of_domain);
+      look.domain_known = of_domain.status == 0;
       complete = true;
     }
   }
-  if (!complete || (!verb.empty() && !look.verb)) {
+  if (!complete || !readable || (!verb.empty() && !look.verb)) {
     throw Error(ErrorKind::failed, "guest-unreadable", "cannot understand what the guest's launchctl says of " + label)
         .note("it said: " + excerpt(answer.body));
   }

@@ -107,7 +107,7 @@ Version version_of(std::uint32_t packed) {
 /// Reads the load commands of one slice into values.
 class SliceReader {
  public:
-  SliceReader(Slice& slice, Bytes bytes) : slice_(slice), bytes_(std::move(bytes)) {}
+  SliceReader(Slice& slice, Bytes bytes) : slice_(slice), bytes_(bytes) {}
 
   void read() {
     const std::uint64_t count = bytes_.little<std::uint32_t>(16);

@@ -140,7 +140,7 @@ const char* self_test() noexcept {
     Judgement judgement = judge(answers, expectation);
     if (exit_status(answers, expectation, judgement) != c.expected) return c.name;
   }
-  Answers nothing;
+  const Answers nothing{};
   Judgement judgement = judge(nothing, {});
   return exit_status(nothing, {}, judgement) == Exit::no_device ? nullptr : "no device";
 }

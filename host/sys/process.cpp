@@ -40,7 +40,7 @@ class Environment {
  public:
   explicit Environment(const std::vector<std::pair<std::string, std::string>>& additions) {
     for (const auto& [name, value] : additions) texts_.push_back(name + "=" + value);
-    for (char** entry = environ; *entry != nullptr; ++entry) {
+    for (char* const* entry = environ; *entry != nullptr; ++entry) {
       const std::string_view text(*entry);
       const std::string_view name = text.substr(0, text.find('='));
       const bool replaced = std::any_of(additions.begin(), additions.end(), [&](const auto& addition) { return addition.first == name; });
