@@ -197,7 +197,10 @@ Journal::Journal(const sys::fs::path& folder, Access access) : db_(std::make_uni
     return;
   }
   struct stat info {};
-  if (::stat(file.c_str(), &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) return;
+  if (::stat(file.c_str(), &info) != 0) {
+    if (errno == ENOENT) return;
+    if (errno == ENOTDIR) sys::ensure_private_folder(folder);  // tells what stands in its place
+  }
   auto connection = std::make_unique<Database>(file, Database::Mode::read);
   if (is_new(*connection)) return;
   check(*connection);

@@ -172,7 +172,8 @@ void write_file(const fs::path& path, std::string_view content, unsigned mode) {
 void ensure_private_folder(const fs::path& path) {
   make_folders(path);
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) unusable(path, errno);
+  // A slash at the end would be read through a link.
+  if (::lstat((path.has_filename() ? path : path.parent_path()).c_str(), &info) != 0) unusable(path, errno);
   if (S_ISLNK(info.st_mode)) unusable(path, "it is a symbolic link", "name the real folder with LUMELIFT_STATE_DIR");
   if (!S_ISDIR(info.st_mode)) unusable(path, "it is not a folder", "move that file away");
   if (info.st_uid != ::geteuid()) {

@@ -132,6 +132,7 @@ TEST_CASE("a state folder that is not safely ours is refused with reason and fix
   const std::pair<test::fs::path, std::string> cases[] = {
       {open_folder, "others may write"},
       {scratch.path() / "link", "symbolic link"},
+      {scratch.path() / "link" / "", "symbolic link"},
       {file, "not a folder"},
       {file / "below", "Not a directory"},
   };

@@ -228,6 +228,16 @@ TEST_CASE("reading creates nothing: no folder, no file") {
   CHECK(error_of([&] { (void)journal.begin("a", "unlock"); }));
 }
 
+TEST_CASE("a file in place of the folder is told to readers too, not taken for a history without entries") {
+  const Folder folder;
+  const auto file = folder.write("state", "mine");
+  const auto error = error_of([&] { (void)folder.open(Access::read); });
+  REQUIRE(error);
+  CHECK(error->id() == "state-folder-unusable");
+  CHECK(holds(error->message(), "not a folder"));
+  CHECK(test::fs::is_regular_file(file));
+}
+
 TEST_CASE("a journal opened for reading refuses to write") {
   const Folder folder;
   { (void)folder.open().begin("a", "unlock"); }
