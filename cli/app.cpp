@@ -239,7 +239,7 @@ class Commands {
     auto verify = std::make_shared<VerifyOptions>();
     CLI::App& verify_command = add("verify", "Assert that a VM is unlocked as it was proven; for CI", verify, &run_verify);
     add_target(verify_command, verify->target, global_.login, true);
-    verify_command.add_flag("--self-test", verify->self_test, "Show that the check refuses a stock process");
+    verify_command.add_flag("--self-test", verify->self_test, "Show first that the check refuses a stock process");
     auto copy = std::make_shared<CopyOptions>();
     CLI::App& copy_command =
         add("copy", "Copy files and folders into a guest, or out of it with --from: copy VM SRC... DST", copy, &run_copy);

@@ -15,6 +15,7 @@
 #include "cli/share.hpp"
 #include "cli/unlock_input.hpp"
 #include "cli/unlock_report.hpp"
+#include "cli/verification.hpp"
 #include "host/sys/file.hpp"
 
 namespace lumelift {
@@ -306,6 +307,11 @@ class Unlock {
     report_.total = watch_.elapsed();
     report_.vm_time = operation_.engine->vm_time();
     report_.connections = operation_.link->connections();
+    // Nothing may have changed but what is promised.
+    const auto promised = run_ ? std::nullopt : proven_by(operation_.journal->live_runs(view_.vm.name)).profile;
+    if (promised && *promised != input_.profile) {
+      run_ = operation_.journal->begin(view_.vm.name, "unlock");
+    }
     if (run_) {
       operation_.journal->set_run(*run_, RunState::committed, report_.json());
     }

@@ -32,7 +32,11 @@ std::string json_of(const std::string& vm, const std::vector<Check>& checks, boo
 
 int run_verify(Context& context, const VerifyOptions& options) {
   Operation operation(context, options.target, "verify", Operation::Touch::nothing);
-  const auto checks = options.self_test ? self_test(operation) : verify_vm(operation);
+  auto checks = verify_vm(operation);
+  if (options.self_test && operation.found.power() == Power::running) {
+    const auto tried = self_test(operation);
+    checks.insert(checks.begin(), tried.begin(), tried.end());
+  }
   const bool passed = std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
   if (context.console.json()) {
     context.console.result_json(json_of(operation.found.name, checks, passed));

@@ -55,7 +55,8 @@ void add_target(CLI::App& command, TargetOptions& target, LoginSources& login, b
   if (vm_required) {
     vm->required();
   }
-  command.add_option("--timeout", target.timeout_s, "Seconds from starting the VM until its guest must answer")
+  command
+      .add_option("--timeout", target.timeout_s, "Seconds that a guest has to answer after lumelift started its VM; one that runs has 15")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   add_options(command, login);

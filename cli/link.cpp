@@ -59,7 +59,7 @@ std::vector<Vm> all_vms(const Lume& lume) {
   const auto others = others_without_address(all_vms(lume), vm);
   if (others.empty()) {
     error.note("the guest may still be booting; a host firewall that blocks bootpd, or a full DHCP lease table, looks the same");
-    throw error.fix("look at the VM's screen, or try again with a longer --timeout");
+    throw error.fix("look at the VM's screen; a VM that has just been started can be given longer with --timeout");
   }
   error.note(fmt::format(
       "{} {} without an address as well: this Mac's DHCP lease table is probably full (some 250 addresses, each kept for a day, also "
@@ -81,7 +81,9 @@ std::vector<Vm> all_vms(const Lume& lume) {
     }
   }
   throw error.fix(
-      "check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; or a longer --timeout");
+      "check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; a VM that lumelift starts can be "
+      "given "
+      "longer with --timeout");
 }
 
 /// Decides whether one more try makes sense after `error`; rethrows where it does not.

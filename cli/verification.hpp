@@ -40,7 +40,7 @@ struct Proven {
 /// and the guest's tools throw, for a guest that cannot be looked at.
 [[nodiscard]] std::vector<Check> verify_vm(Operation& operation);
 
-/// Puts a stock process of its own before the same process check, which must refuse it. Its Check passed when it did.
+/// Puts a stock process of its own before the same process check, which must refuse it for what it saw. Its Check passed when it did.
 [[nodiscard]] std::vector<Check> self_test(Operation& operation);
 
 }  // namespace lumelift

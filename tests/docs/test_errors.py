@@ -23,6 +23,7 @@ OTHER_FILES = {"cli/app.cpp", "cli/file_keys.cpp"}
 KEBAB = re.compile(r'"([a-z][a-z0-9]*(?:-[a-z0-9]+)+)"')
 PLAIN = re.compile(r'ErrorKind::\w+, "([a-z]+)"')
 FINDING = re.compile(r'\badd\("([a-z]+)"')  # of doctor
+CHECK = re.compile(r'\{"([a-z]+)", ')  # of verify
 COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -32,6 +33,7 @@ def ids_in_sources():
         name = path.relative_to(ROOT).as_posix()
         text = COMMENT.sub("", path.read_text())
         words = set(PLAIN.findall(text)) | set(FINDING.findall(text) if name == "cli/cmd_doctor.cpp" else [])
+        words |= set(CHECK.findall(text) if name == "cli/verification.cpp" else [])
         if name not in OTHER_FILES:
             words |= set(KEBAB.findall(text))
         for word in words - OTHER_WORDS:

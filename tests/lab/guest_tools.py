@@ -424,7 +424,8 @@ def lsof(vm, argv):
             continue
         status = 0
         _, files = mapped_files(pid)
-        files = [path for path in files if mach_o(path)]
+        # A program of this machine stands for one of the Mac: without any Mach-O file, its own are shown.
+        files = [path for path in files if mach_o(path)] or files
         if "F" in flags:
             print(f"p{pid}")
             for path in files:

@@ -141,6 +141,25 @@ def test_self_test_shows_that_a_stock_process_is_refused(lab):
     evidence = {check["id"]: check["evidence"] for check in done.json["checks"]}
     assert "refused" in evidence["self-test-agent-receipt"] and "refused" in evidence["self-test-agent-library"], done
     assert "the process is pid" in evidence["self-test-agent-receipt"]
+    assert "not among the" in evidence["self-test-agent-library"], "refused because it was seen, not because nothing was"
+    assert {"unlocked", "file", "answers"} <= set(evidence), "and then it verifies"
+
+
+def test_self_test_does_not_make_a_stock_vm_green(lab):
+    assert run(lab, "rollback", "ci-1").rc == 0
+    done = run(lab, "--json", "verify", "ci-1", "--self-test")
+    assert done.rc == 5 and not done.json["verified"], done
+    assert [check["id"] for check in done.json["checks"] if not check["passed"]] == ["unlocked"]
+
+
+def test_another_profile_is_what_verify_asks_for_from_then_on(lab):
+    done = run(lab, "--json", "unlock", "ci-1", "--profile", "minimal")
+    assert done.rc == 0 and not done.json["changed"], done
+    evidence = {check["id"]: check["evidence"] for check in run(lab, "--json", "verify", "ci-1").json["checks"]}
+    assert "'minimal'" in evidence["answers"], evidence
+    again = run(lab, "--json", "history").json["runs"]
+    assert run(lab, "unlock", "ci-1", "--profile", "minimal").rc == 0
+    assert run(lab, "--json", "history").json["runs"] == again, "nothing new to record"
 
 
 def test_verify_changes_nothing_but_the_probes_receipt(lab):
