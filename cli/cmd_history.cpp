@@ -12,6 +12,7 @@ int run_history(Context& context, const HistoryOptions& options) {
   const Journal journal(context.state_dir, Journal::Access::read);
   const auto runs = journal.history(options.vm.empty() ? std::string() : Lume::stored_name(options.vm));
   nlohmann::json object = {{"schema", 1}, {"runs", nlohmann::json::array()}};
+  std::string left;
   std::vector<std::vector<std::string>> rows = {{"RUN", "WHEN", "VM", "COMMAND", "STATE", "STEPS"}};
   for (const auto& run : runs) {
     const auto steps = journal.steps(run.id);
@@ -26,13 +27,18 @@ int run_history(Context& context, const HistoryOptions& options) {
                               {"started", sys::iso_utc(run.started_at)},
                               {"ended", run.ended_at ? nlohmann::json(sys::iso_utc(run.ended_at)) : nlohmann::json()},
                               {"steps", list}});
+    for (const auto& step : steps) {
+      if (step.state == StepState::kept) {
+        left += fmt::format("run {} left alone: {}\n", run.id, cleaned(described(step_from_json(step.body))));
+      }
+    }
     rows.push_back({std::to_string(run.id), sys::iso_utc(run.started_at), cleaned(run.vm), run.command, shown(run.state),
                     std::to_string(steps.size())});
   }
   if (context.console.json()) {
     context.console.result_json(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    context.console.result(runs.empty() ? "No runs yet." : table(rows, {0, 5}));
+    context.console.result(runs.empty() ? "No runs yet." : table(rows, {0, 5}) + left);
   }
   return 0;
 }

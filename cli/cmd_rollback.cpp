@@ -61,7 +61,8 @@ std::string closing(const std::string& vm, const UndoReport& report, const Opera
   const auto now = operation.lume.find(vm);
   const bool running = now && now->power() == Power::running;
   if (running && !report.restarted && report.preference) {
-    return out + fmt::format("{} is stock again after its next start (it is running: --restart always to do it now).", vm);
+    return out +
+           fmt::format("{0} is stock again after its next start. To have that now: lumelift power {0} off, then lumelift power {0} on", vm);
   }
   return out + fmt::format("{} is stock again{}.", vm, report.kept.empty() ? "" : ", but for what was left alone");
 }
@@ -122,7 +123,7 @@ int show_undo(Context& context, const RollbackOptions& options, const std::strin
   std::string out = changes ? fmt::format("{}: would take back\n", vm) : fmt::format("{}: nothing to take back.\n", vm);
   int number = 0;
   for (const auto& step : steps) {
-    out += fmt::format("{:>3}. {}\n", ++number, cleaned(described(step)));
+    out += fmt::format("{:>3}. {}\n", ++number, cleaned(described_undo(step)));
   }
   for (const auto& note : notes) {
     out += "     " + note + "\n";

@@ -46,6 +46,13 @@ Recorded recorded(const Journal& journal, const std::string& vm, const std::vect
   return out;
 }
 
+/// Whether the newest run kept a step instead of taking it back.
+bool left_alone(const Journal& journal, const std::string& vm) {
+  const auto runs = journal.history(vm);
+  const auto steps = runs.empty() ? std::vector<StepRecord>{} : journal.steps(runs.back().id);
+  return std::any_of(steps.begin(), steps.end(), [](const StepRecord& step) { return step.state == StepState::kept; });
+}
+
 void add_guest(VmLine& line, const Drift& drift) {
   line.guest = drift.facts.os;
   line.unlocked = drift.stale ? "stale" : drift.differences.empty() ? "yes" : "drifted";
@@ -78,6 +85,9 @@ VmLine line_for(Context& context, const TargetOptions& target, const Vm& vm, con
   }
   if (known.unfinished) {
     line.note = fmt::format("an {} was not finished: lumelift rollback {}", known.unfinished->command, vm.name);
+  }
+  if (!known.unfinished && left_alone(journal, vm.name)) {
+    line.note = fmt::format("something was left alone, as somebody else had changed it: lumelift history {}", vm.name);
   }
   if (!known.committed) {
     line.unlocked = known.unfinished ? "unfinished" : "no";

@@ -147,6 +147,24 @@ std::string described(const Step& step) {
       step);
 }
 
+std::string described_undo(const Step& step) {
+  return std::visit(
+      Overloaded{
+          [](const SetPower& s) {
+            return described(SetPower{s.after, s.before, s.start});
+          },
+          [](const SetPreference& s) {
+            return described(SetPreference{s.key, s.after, s.before});
+          },
+          [](const MakeFolder& s) { return fmt::format("remove folder {}", s.path); },
+          [](const PutFile& s) { return s.before ? fmt::format("put {} back as it was", s.path) : fmt::format("remove {}", s.path); },
+          [](const AddLine& s) { return fmt::format("take a line out of {}", s.path); },
+          [](const StageShare& s) { return fmt::format("remove the shared folder {}", s.folder); },
+          [](const SetAgent& s) { return fmt::format("agent {} in {}  {} → {}", s.label, s.domain, shown(s.after), shown(s.before)); },
+      },
+      step);
+}
+
 Plan plan_host(const HostView& view, Restart restart, bool set_preference) {
   Plan plan;
   plan.vm = view.vm.name;

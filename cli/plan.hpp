@@ -74,6 +74,8 @@ using Step = std::variant<SetPower, SetPreference, MakeFolder, PutFile, AddLine,
 [[nodiscard]] bool in_guest(const Step& step);
 /// One line for a person: "put ~/x (34 kB)", "host preference … absent → true".
 [[nodiscard]] std::string described(const Step& step);
+/// The same of taking it back: "remove ~/x", "host preference … true → absent".
+[[nodiscard]] std::string described_undo(const Step& step);
 /// One JSON object, and back. from_json throws Error "journal-unreadable".
 [[nodiscard]] std::string to_json(const Step& step);
 [[nodiscard]] Step step_from_json(const std::string& body);

@@ -99,7 +99,9 @@ def test_the_dry_run_of_a_rollback_says_what_it_would_take_back(up, tmp_path):
     assert told.rc == 0 and told.json["changes"], told
     swapped = [{**step, "before": step["after"], "after": step["before"]} if "before" in step else step for step in reversed(done.json["steps"])]
     assert told.json["steps"] == swapped
-    assert "would take back" in run(up, "rollback", "ci-1", "--dry-run").out
+    text = run(up, "rollback", "ci-1", "--dry-run").out
+    assert "would take back" in text and "true → absent" in text and "remove /" in text, text
+    assert "absent → true" not in text and "put /" not in text, "what was done is not what would be done"
     assert up.snapshot() == world and run(up, "verify", "ci-1").rc == 0
     assert run(up, "rollback", "--all", "--dry-run").rc == 2
 
@@ -308,3 +310,15 @@ def test_a_lock_that_its_former_process_still_holds_is_waited_for(lab):
     release.join()
     assert done.rc == 0, done
     assert len(lab.events("boot")) == 1
+
+
+def test_what_was_left_alone_is_shown_again(up, tmp_path):
+    assert run(up, "unlock", "ci-1").rc == 0
+    (guest_home(up, "ci-1") / ".local/share/lumelift/mine.txt").write_text("mine")
+    assert run(up, "rollback", "ci-1").rc == 3
+    line = run(up, "--json", "status", "ci-1").json["vms"][0]
+    assert "lumelift history ci-1" in line["note"] and line["unlocked"] == "no", line
+    assert "lumelift history ci-1" in run(up, "status").out
+    told = run(up, "history", "ci-1").out
+    assert "left alone: make folder" in told and ".local/share/lumelift" in told, told
+    assert run(up, "unlock", "ci-1").rc == 0 and "history" not in run(up, "--json", "status", "ci-1").json["vms"][0]["note"]
