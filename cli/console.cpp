@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "cli/error_json.hpp"
+#include "cli/next_step.hpp"
 #include "host/sys/time.hpp"
 
 namespace lumelift {
@@ -74,7 +75,7 @@ std::int64_t now_ms() {
 
 std::string error_object(const Error& error, int status) {
   const nlohmann::json object = {
-      {"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", error.fix()}};
+      {"id", error.id()}, {"status", status}, {"message", error.message()}, {"details", error.details()}, {"fix", next_step(error)}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -184,10 +185,7 @@ void Console::complain(const Error& error) {
   for (const auto& detail : error.details()) {
     text += "\n  " + cleaned(detail);
   }
-  if (!error.fix().empty()) {
-    text += "\n  " + painted("next: ", Style::bold, err_color_) + cleaned(error.fix());
-  }
-  line(text);
+  line(text + "\n  " + painted("next: ", Style::bold, err_color_) + cleaned(next_step(error)));
 }
 
 void Console::error(const Error& error) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "cli/next_step.hpp"
 #include "host/sys/excerpt.hpp"
 
 namespace lumelift {
@@ -137,7 +138,7 @@ void FleetCrew::go_on(FleetSchedule& schedule, std::size_t vm) {
       children_.start(vm, std::move(command), Deadline::in(std::chrono::seconds(stage->limit_s)));
     } catch (const Error& error) {
       active.done.push_back(
-          {stage->what, stage->hook, exit_status(error.kind()), {}, error.id(), error.message(), error.fix(), error.details()});
+          {stage->what, stage->hook, exit_status(error.kind()), {}, error.id(), error.message(), next_step(error), error.details()});
       go_on(schedule, vm);
     }
     return;

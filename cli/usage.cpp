@@ -84,6 +84,13 @@ Error usage_error(const CLI::ParseError& problem, const CLI::App& app, int argc,
   // The first of those words, in the order in which they were typed.
   const auto* word =
       std::find_if(argv + 1, argv + argc, [&](const char* one) { return std::find(unread.begin(), unread.end(), one) != unread.end(); });
+  const auto chosen = app.get_subcommands();
+  const std::string name = chosen.empty() ? std::string() : chosen.front()->get_name();
+  if ((name == "run" || name == "explain" || name == "ablate") &&
+      problem.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    return Error(ErrorKind::usage, "usage", problem.what())
+        .fix(fmt::format("put -- before the program: lumelift {} VM -- PROGRAM ARG...", name));
+  }
   if (word == argv + argc || **word == '-') {
     return Error(ErrorKind::usage, "usage", with_variable(problem.what(), app, argc, argv, is_set)).fix(help_of(app));
   }

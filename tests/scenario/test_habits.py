@@ -115,6 +115,22 @@ def test_suggestions(small):
         assert "did you mean 'ci-1'?" in (lambda r: r.err + r.out)(run(small, command, "ci1")), command
 
 
+def test_no_error_is_a_dead_end(small, tmp_path):
+    """What is thrown without a next step gets that of its id."""
+    for words in (["unlock", "ci-1", "--workload", tmp_path / "none.yaml"], ["fleet", "plan", "-f", tmp_path / "none.yaml"],
+                  ["unlock", "-x"], ["trust", "a/b"], ["explain", "--trace", __file__], ["run", "ci-1", "--env", "DYLD_X=1", "--", "true"]):
+        done = run(small, "--json", *words)
+        assert done.rc == 2 and "\n  next: " in done.err and done.json["error"]["fix"], done
+    settings(tmp_path / "lumelift.yaml", bogus="1")
+    assert "docs/settings.md" in run(small, "status", cwd=tmp_path).err
+
+
+def test_the_two_hyphens_before_a_program(small):
+    for command in ("run", "explain", "ablate"):
+        done = run(small, command, "ci-1", "ls")
+        assert done.rc == 2 and f"next: put -- before the program: lumelift {command} VM -- " in done.err, done
+
+
 # Output
 
 def test_colour_and_silence(small):
