@@ -211,7 +211,7 @@ class Doctor {
       json object = {{"schema", 1}, {"findings", json::array()}};
       for (const auto& f : findings_) {
         object["findings"].push_back(
-            {{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}, {"manual", "docs/errors.md#" + f.id}});
+            {{"id", f.id}, {"level", word(f.level)}, {"evidence", f.evidence}, {"fix", f.fix}, {"manual", manual(f.id)}});
       }
       context_.console.result_json(object.dump(-1, ' ', false, json::error_handler_t::replace));
       return;
@@ -225,8 +225,15 @@ class Doctor {
     context_.console.result(table(rows));
     const auto trouble = std::find_if(findings_.begin(), findings_.end(), [](const Finding& f) { return f.level != Level::good; });
     if (trouble != findings_.end()) {
-      context_.console.result("Each finding is explained under its id: docs/errors.md#" + trouble->id);
+      context_.console.result("Each finding is explained under its id: " + manual(trouble->id));
     }
+  }
+
+  /// Where an id is explained: the installed page, or the one of the sources.
+  [[nodiscard]] std::string manual(const std::string& id) const {
+    const auto installed = (context_.templates.parent_path() / "doc" / "lumelift" / "docs" / "errors.md").lexically_normal();
+    std::error_code fault;
+    return (std::filesystem::exists(installed, fault) ? installed.string() : "docs/errors.md") + "#" + id;
   }
 
   Context& context_;

@@ -137,6 +137,11 @@ std::string roff_synopsis(const CommandEntry& command) {
   if (!command.options.empty()) {
     out += "[\\fIOPTIONS\\fR]\n";
   }
+  // A command line of the guest is no argument of ours; the text of the command names it.
+  if (command.text.find("-- CMD") != std::string::npos) {
+    const bool optional = command.text.find("[-- CMD") != std::string::npos || command.text.find("or --") != std::string::npos;
+    out += fmt::format("{}\\-\\- \\fICMD\\fR \\fIARG\\fR\\&...{}\n", optional ? "[" : "", optional ? "]" : "");
+  }
   return out;
 }
 
@@ -167,8 +172,19 @@ std::string roff_section(std::string_view title, std::string_view text) {
   return text.empty() ? "" : fmt::format(".SH {}\n{}", title, text);
 }
 
-std::string roff_exits() {
+/// What a command's exit status says besides; empty for most.
+std::string_view own_exits(std::string_view command) {
+  if (command == "run") return "The program's own status is passed on: 128 + N after signal N, 255 where there was none.";
+  if (command == "inspect") return "0: the library can be injected, or the file is none to run. 5: it cannot. 2: a file cannot be read.";
+  if (command == "fleet") return "With plan \\-\\-exit\\-code 2 says that something would change.";
+  return {};
+}
+
+std::string roff_exits(std::string_view command) {
   std::string out;
+  if (const auto own = own_exits(command); !own.empty()) {
+    out += fmt::format("{}\n", own);
+  }
   for (const auto& exit : exit_statuses()) {
     out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", exit.status, roff(sentence(exit.meaning)));
   }
@@ -256,7 +272,7 @@ std::string man_page(const Reference& reference, const CommandEntry& command, co
   if (!whole) {
     out += roff_section("OPTIONS OF ALL COMMANDS", roff_options(reference.program.options));
   }
-  out += roff_section("EXIT STATUS", roff_exits());
+  out += roff_section("EXIT STATUS", roff_exits(command.name));
   if (!command.examples.empty()) {
     out += roff_section("EXAMPLES", ".nf\n" + roff(command.examples) + "\n.fi\n");
   }

@@ -12,6 +12,7 @@ import types
 
 import pytest
 
+from docs.test_links import broken
 from product import BUILD, HERE, Result, workload
 
 ROOT = HERE.parent
@@ -30,7 +31,8 @@ def test_layout(prefix):
     for name in ("bin/lumelift", "libexec/lumelift/liblumelift-metal.dylib", "libexec/lumelift/lumelift-probe", "libexec/lumelift/SHA256SUMS",
                  "share/lumelift/profiles/tested.yaml", "share/lumelift/agent.plist", "share/lumelift/schemas/profile.schema.json",
                  "share/man/man1/lumelift.1", "share/man/man1/lumelift-unlock.1", "share/bash-completion/completions/lumelift",
-                 "share/zsh/site-functions/_lumelift", "share/fish/vendor_completions.d/lumelift.fish", "share/doc/lumelift/errors.md"):
+                 "share/zsh/site-functions/_lumelift", "share/fish/vendor_completions.d/lumelift.fish", "share/doc/lumelift/README.md",
+                 "share/doc/lumelift/docs/errors.md", "share/doc/lumelift/docs/pictures/unlock.svg"):
         assert (prefix / name).is_file(), name
     assert os.access(prefix / "bin/lumelift", os.X_OK)
 
@@ -47,9 +49,16 @@ def test_it_works_from_there(prefix, lab, tmp_path):
 
     kit = [f for f in lumelift("--json", "doctor").json["findings"] if f["id"] in ("kit", "templates")]
     assert [f["level"] for f in kit] == ["ok", "ok"] and all(str(prefix) in f["evidence"] for f in kit)
+    assert [f["manual"] for f in kit] == [f"{prefix}/share/doc/lumelift/docs/errors.md#{f['id']}" for f in kit]
     assert lumelift("unlock", "ci-1", "--workload", workload(tmp_path / "work")).rc == 0
     assert lumelift("rollback", "ci-1").rc == 0
     assert lab.snapshot() == before
+
+
+def test_links_of_the_installed_pages(prefix):
+    pages = sorted((prefix / "share/doc/lumelift").rglob("*.md"))
+    assert len(pages) > 15
+    assert {page.name: list(broken(page)) for page in pages if list(broken(page))} == {}
 
 
 def test_through_a_link(prefix, tmp_path):
