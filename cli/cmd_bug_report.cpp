@@ -56,6 +56,7 @@ int run_bug_report(Context& context, const BugReportOptions& options) {
   Sanitiser sanitiser;
   sanitiser.learn_user(options.user);
   sanitiser.learn_host(options.host);
+  sanitiser.learn_home(context.home.string());
   sanitiser.learn(text);
   sys::write_file(options.output, sanitiser.clean(cleaned(text, 4 * part_cap)), 0600);
   if (context.console.json()) {

@@ -141,6 +141,10 @@ Match mail(std::string_view text) {
   const auto user = run(text, mail_part);
   if (user == 0 || user + 1 >= text.size() || text[user] != '@' || !(digit(text[user + 1]) || letter(text[user + 1]))) return {};
   const auto host = run(text.substr(user + 1), host_part);
+  // Names of SSH's algorithms that somebody added: "curve25519-sha256@libssh.org", "aes128-gcm@openssh.com".
+  for (const std::string_view inventor : {"openssh.com", "libssh.org", "lysator.liu.se"}) {
+    if (text.substr(user + 1, host) == inventor) return {};
+  }
   return {user + 1 + host, "<address>"};
 }
 
@@ -186,6 +190,11 @@ void Sanitiser::learn_host(std::string_view name) {
   if (telling(name)) hosts_.emplace(name);
 }
 
+void Sanitiser::learn_home(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  if (path.size() > 1 && path.front() == '/') homes_.emplace(path);
+}
+
 void Sanitiser::learn(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto match = found(text, at);
@@ -199,6 +208,15 @@ std::string Sanitiser::clean(std::string_view text) const {
   std::string out;
   out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
+    const auto home = std::find_if(homes_.begin(), homes_.end(), [&](const std::string& path) {
+      const auto end = at + path.size();
+      return text.substr(at).starts_with(path) && (end == text.size() || !name_part(text[end])) && (at == 0 || !word(text[at - 1]));
+    });
+    if (home != homes_.end()) {
+      out += '~';
+      at += home->size();
+      continue;
+    }
     if (const auto match = found(text, at); match.length > 0) {
       out += match.instead;
       at += match.length;

@@ -18,11 +18,13 @@ class Sanitiser {
   /// A name that is known beforehand: the local user, the local host. Ignored if it is such a word or shorter than three letters.
   void learn_user(std::string_view name);
   void learn_host(std::string_view name);
+  /// A home folder with another name than /Users/NAME or /home/NAME. Ignored if it is no absolute path with a name in it.
+  void learn_home(std::string_view path);
 
   [[nodiscard]] std::string clean(std::string_view text) const;
 
  private:
-  std::set<std::string, std::less<>> users_, hosts_;
+  std::set<std::string, std::less<>> users_, hosts_, homes_;
 };
 
 }  // namespace lumelift

@@ -87,6 +87,17 @@ TEST_CASE("known names go wherever they stand, ordinary ones stay") {
   CHECK(sanitiser.clean("carol ran it on studio7 as runner; caroline") == "<user> ran it on <host> as runner; caroline");
 }
 
+TEST_CASE("names of algorithms are no addresses, and a home folder of another name is one") {
+  CHECK(clean("curve25519-sha256@libssh.org,aes128-gcm@openssh.com of dana@example.org") ==
+        "curve25519-sha256@libssh.org,aes128-gcm@openssh.com of <address>");
+  Sanitiser sanitiser;
+  sanitiser.learn_home("/srv/people/dana/");
+  CHECK(sanitiser.clean("in /srv/people/dana/.ssh, /srv/people/dana, not /srv/people/danaos") == "in ~/.ssh, ~, not /srv/people/danaos");
+  Sanitiser root;
+  root.learn_home("/");
+  CHECK(root.clean("/opt/x") == "/opt/x");
+}
+
 TEST_CASE("a bundle verifies, is the same each time, and reports") {
   test::Scratch scratch;
   const PackOptions options{{"guest_build=25F84", "profile=tested"}, "", "", {}};
