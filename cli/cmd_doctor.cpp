@@ -127,8 +127,8 @@ class Doctor {
         container ? Level::bad
         : lost    ? Level::warning
                   : Level::good,
-        fmt::format("{} is {}, {} VM{} of lumelift rely on it", feature_level_key().key, shown(now), claims.size(),
-                    claims.size() == 1 ? "" : "s"),
+        fmt::format("{} is {}; {} on it", feature_level_key().key, shown(now),
+                    claims.size() == 1 ? "1 VM relies" : fmt::format("{} VMs rely", claims.size())),
         container ? "look at it with: defaults read " + feature_level_key().domain
         : lost    ? "somebody changed it: lumelift unlock VM sets it again"
                   : "");

@@ -99,8 +99,9 @@ std::string plan_text(const FleetScene& scene, const FleetSurvey& survey) {
                          cleaned(vm.failure->message));
     }
   }
-  return out + fmt::format("{} VMs: {} to change, {} as wanted{}. Nothing was changed.", survey.vms.size(), work,
-                           survey.vms.size() - work - failed, failed > 0 ? fmt::format(", {} unknown", failed) : "");
+  return out + fmt::format("{} VM{}: {} to change, {} as wanted{}. Nothing was changed.", survey.vms.size(),
+                           survey.vms.size() == 1 ? "" : "s", work, survey.vms.size() - work - failed,
+                           failed > 0 ? fmt::format(", {} unknown", failed) : "");
 }
 
 /// Refuses a saved plan when what it rests on is no longer so; names what moved.
@@ -190,7 +191,8 @@ std::string outcome_text(const Console& console, const FleetOutcome& outcome) {
     sum += fmt::format("{}{} {}", sum.empty() ? "" : ", ", count, result);
   }
   return table(rows, {4}) + tail +
-         fmt::format("{} VMs: {}; {:.1f} s{}", outcome.rows.size(), sum, outcome.seconds, outcome.interrupted ? "; interrupted" : "");
+         fmt::format("{} VM{}: {}; {:.1f} s{}", outcome.rows.size(), outcome.rows.size() == 1 ? "" : "s", sum, outcome.seconds,
+                     outcome.interrupted ? "; interrupted" : "");
 }
 
 int show_outcome(const FleetScene& scene, const FleetOutcome& outcome) {

@@ -38,7 +38,9 @@ int run_history(Context& context, const HistoryOptions& options) {
   if (context.console.json()) {
     context.console.result_json(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    context.console.result(runs.empty() ? "No runs yet." : table(rows, {0, 5}) + left);
+    context.console.result(runs.empty()
+                               ? (options.vm.empty() ? std::string("No runs yet.") : fmt::format("No runs of {} yet.", cleaned(options.vm)))
+                               : table(rows, {0, 5}) + left);
   }
   return 0;
 }

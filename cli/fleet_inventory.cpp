@@ -55,7 +55,7 @@ std::string status_text(const Console& console, const json& object) {
                     console.styled(cleaned(unlocked), unlocked == "yes" ? Style::good : Style::plain),
                     console.styled(wanted ? "yes" : "no", wanted ? Style::good : Style::warn), cleaned(vm.value("note", ""), 300)});
   }
-  return fmt::format("HOST  preference {}    {} of {} guests may run\n", object["preference"].get<std::string>(),
+  return fmt::format("HOST  preference {}    guests at a time: {}    VMs of the fleet: {}\n", object["preference"].get<std::string>(),
                      object["guest_limit"].get<int>(), object["vms"].size()) +
          table(rows);
 }

@@ -77,8 +77,19 @@ Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& 
                      : unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
                                                            has_ended(seen) ? seen.last_end() : "launchd started no process"));
   const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
-  if (!words.empty()) {
-    error.note("its last words: " + cleaned(words.substr(words.size() > 500 ? words.size() - 500 : 0), 600));
+  // Whole lines, as long as the last of them is not longer than all that is told.
+  constexpr std::size_t told = 500;
+  std::string_view tail(words);
+  if (tail.size() > told) {
+    tail.remove_prefix(tail.size() - told);
+    tail.remove_prefix(tail.find('\n') < tail.size() - 1 ? tail.find('\n') + 1 : 0);
+  }
+  while (!tail.empty()) {
+    const auto line = tail.substr(0, tail.find('\n'));
+    if (!line.empty()) {
+      error.note("it said: " + cleaned(line, told));
+    }
+    tail.remove_prefix(std::min(tail.size(), line.size() + 1));
   }
   return error;
 }

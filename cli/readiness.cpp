@@ -18,7 +18,8 @@ using sys::Deadline;
 using sys::Milliseconds;
 
 constexpr Milliseconds command_limit{30'000}, first_pause{100}, longest_pause{1'000};
-constexpr std::uint64_t log_piece = 256u << 10;  // bytes read at a time
+constexpr int cannot_run = 126, not_found = 127;  // what a shell says of a command
+constexpr std::uint64_t log_piece = 256u << 10;   // bytes read at a time
 
 /// One look after the other at what the workload names. `waiting_for` says what is still missing.
 class Watch {
@@ -33,6 +34,8 @@ class Watch {
     return agent_.ready.log.empty() ? command() : log();
   }
   [[nodiscard]] const std::string& waiting_for() const { return waiting_for_; }
+  /// What it looks at cannot come: the command is none.
+  [[nodiscard]] bool hopeless() const { return hopeless_; }
 
  private:
   std::optional<std::string> port(int number) {
@@ -73,6 +76,7 @@ class Watch {
       return fmt::format("{} ended with 0", cleaned(agent_.ready.command.front(), 200));
     }
     waiting_for_ = fmt::format("{} ended with {}", cleaned(agent_.ready.command.front(), 200), result.ending());
+    hopeless_ = result.status == cannot_run || result.status == not_found;
     return std::nullopt;
   }
 
@@ -82,6 +86,7 @@ class Watch {
   LogMarks read_;
   std::map<std::string, std::string> tail_;
   std::string waiting_for_;
+  bool hopeless_ = false;
 };
 
 }  // namespace
@@ -120,6 +125,10 @@ std::optional<std::string> await_ready(GuestLink& link, const GuestGoal::Agent& 
                           ? fmt::format("its pid {} was replaced by pid {}", pid, *seen.pid)
                           : fmt::format("its process ended{}", seen.last_exit ? fmt::format(" with {}", *seen.last_exit) : std::string()))
           .fix("see what it printed: lumelift logs VM " + agent.label);
+    }
+    if (watch.hopeless()) {
+      throw not_ready("its command under 'ready' cannot be run: " + watch.waiting_for())
+          .fix("name a program that the guest has, with its whole path");
     }
     if (deadline.expired()) {
       throw not_ready(fmt::format("after {} s {}", agent.ready.within_s, watch.waiting_for()))

@@ -262,6 +262,14 @@ def test_one_that_crashes_when_unlocked_is_told_with_its_last_words(bare, tmp_pa
     assert bare.snapshot() == bare.pristine
 
 
+def test_a_readiness_command_that_is_none_is_not_waited_for(bare, tmp_path):
+    path = write_workload(tmp_path / "w", "name: s\nexecutable: { host: ./lab-ignore }\narguments: [--serve]\n"
+                                          "ready: { command: [/usr/bin/no-such-tool], within: 600 }\n")
+    done = run(bare, "unlock", "ci-1", "--workload", path)
+    assert done.rc == 5 and done.error_id == "workload-not-ready" and "cannot be run: /usr/bin/no-such-tool ended with" in done.err, done
+    assert "whole path" in done.err and bare.snapshot() == bare.pristine
+
+
 def test_logs_are_rotated_before_a_start_and_on_request(lab):
     log = logs(lab) / "stderr.log"
     log.write_bytes(b"old\n" * (9 << 18))
