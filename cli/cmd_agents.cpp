@@ -95,8 +95,8 @@ bool bring_up(Operation& operation, const InstalledAgent& agent, bool again) {
   const GuestGoal::Agent goal = goal_of(operation, now);
   const Deadline deadline = Deadline::in(proof_limit);
   const bool receipts = proven_by(operation.journal->live_runs(operation.found.name)).receipts;
-  const AgentProof proof = receipts ? prove_agent(link.guest(), link.transfer(), goal, AgentGlimpse{now.seen, {}}, deadline)
-                                    : prove_agent_by_mapping(link.session(), link.transfer(), goal, inserted_library(now.seen), deadline);
+  const AgentProof proof = receipts ? prove_agent(link.session(), link.guest(), goal, AgentGlimpse{now.seen, {}}, deadline)
+                                    : prove_agent_by_mapping(link.session(), goal, inserted_library(now.seen), deadline);
   operation.context.console.step("agent",
                                  fmt::format("{} runs as pid {}, library {}", cleaned(goal.label), proof.pid, name_of(proof.library)));
   if (const auto how = await_ready(link, goal, proof.pid, changed ? marks : LogMarks{})) {

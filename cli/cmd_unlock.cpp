@@ -251,8 +251,8 @@ class Unlock {
     GuestLink& link = *operation_.link;
     const Deadline deadline = Deadline::in(agent_limit);
     report_.agents.push_back(
-        {agent, goal_.receipts ? prove_agent(link.guest(), link.transfer(), agent, since == loaded.end() ? before : since->second, deadline)
-                               : prove_agent_by_mapping(link.session(), link.transfer(), agent, goal_.library, deadline)});
+        {agent, goal_.receipts ? prove_agent(link.session(), link.guest(), agent, since == loaded.end() ? before : since->second, deadline)
+                               : prove_agent_by_mapping(link.session(), agent, goal_.library, deadline)});
     console().step("agent", report_.agents.back().line());
     if (report_.agents.back().proof.library == AgentProof::Library::armed) {
       report_.warnings.push_back(

@@ -11,6 +11,7 @@
 #include "cli/receipt.hpp"
 #include "host/sys/error.hpp"
 #include "remote/inspect.hpp"
+#include "remote/log.hpp"
 
 namespace lumelift {
 namespace {
@@ -23,8 +24,7 @@ constexpr Milliseconds probe_limit{20'000};
 constexpr Milliseconds device_late{10'000};
 constexpr Milliseconds armed_enough{3'000};  // a program that has asked for no device by then may never do so
 constexpr Milliseconds steady{250};          // a process that lives this long after its receipt did not die of the library
-constexpr std::size_t receipt_cap = 64u << 10;
-constexpr int no_device_status = 1;  // of lumelift-probe
+constexpr int no_device_status = 1;          // of lumelift-probe
 constexpr int metal3 = 5001, first_apple = 1001, last_apple = 1010;
 
 std::string text_of(const json& object, const char* key) {
@@ -69,19 +69,25 @@ bool has_ended(const AgentSeen& seen) {
 
 /// The Error for an agent that does not stay, with its last words. One that launchd starts again and again is told apart from one that
 /// ended for good.
-Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& seen) {
+Error exits(Session& session, const GuestGoal::Agent& agent, const AgentSeen& seen) {
   const bool again = seen.held_back || seen.pid;
   auto error = again ? unproven("agent-throttled",
                                 fmt::format("{} ends soon after each start: launchd has started it {} time{} so far, and throttles it; {}",
                                             agent.label, seen.runs, seen.runs == 1 ? "" : "s", seen.last_end()))
                      : unproven("agent-exits", fmt::format("{} does not keep running: {}", agent.label,
                                                            has_ended(seen) ? seen.last_end() : "launchd started no process"));
-  const std::string words = transfer.read(agent.stderr_log, receipt_cap).value_or("");
-  // Whole lines, as long as the last of them is not longer than all that is told.
+  add_last_words(error, session, agent);
+  return error;
+}
+
+}  // namespace
+
+void add_last_words(Error& error, Session& session, const GuestGoal::Agent& agent) {
   constexpr std::size_t told = 500;
-  std::string_view tail(words);
-  if (tail.size() > told) {
-    tail.remove_prefix(tail.size() - told);
+  const auto piece = read_log(session, agent.stderr_log, std::nullopt, told).value_or(LogPiece{});
+  std::string_view tail(piece.text);
+  // Whole lines, unless the last of them is longer than all that is told.
+  if (piece.from > 0) {
     tail.remove_prefix(tail.find('\n') < tail.size() - 1 ? tail.find('\n') + 1 : 0);
   }
   while (!tail.empty()) {
@@ -91,10 +97,7 @@ Error exits(Transfer& transfer, const GuestGoal::Agent& agent, const AgentSeen& 
     }
     tail.remove_prefix(std::min(tail.size(), line.size() + 1));
   }
-  return error;
 }
-
-}  // namespace
 
 std::string_view name_of(AgentProof::Library library) {
   static constexpr std::string_view names[] = {"active", "armed", "mapped"};
@@ -185,7 +188,7 @@ std::vector<std::string> shortfalls(const ProbePair& pair, const Profile& profil
   return out;
 }
 
-AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
+AgentProof prove_agent(Session& session, Guest& guest, const GuestGoal::Agent& agent, const AgentGlimpse& before,
                        const Deadline& deadline) {
   const sys::Stopwatch watch;
   std::optional<sys::Stopwatch> alive;
@@ -205,7 +208,7 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
     }
     // A new process under our eyes: the one before it did not last, however well the new one looks.
     if (seen.runs > runs) {
-      throw exits(transfer, agent, seen);
+      throw exits(session, agent, seen);
     }
     if (seen.pid && *seen.pid != proof.pid) {
       proof.pid = *seen.pid;
@@ -235,15 +238,14 @@ AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent&
     sys::pause(pause, deadline);
   }
   if (!seen.pid) {
-    throw exits(transfer, agent, seen);
+    throw exits(session, agent, seen);
   }
   throw unproven("workload-not-injected",
                  fmt::format("{} runs as pid {}, but no receipt of the library came from it", agent.label, proof.pid))
       .fix("see whether its file can be injected: lumelift inspect FILE");
 }
 
-AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent, const std::string& library,
-                                  const Deadline& deadline) {
+AgentProof prove_agent_by_mapping(Session& session, const GuestGoal::Agent& agent, const std::string& library, const Deadline& deadline) {
   Guest guest(session);
   const sys::Stopwatch watch;
   std::optional<int> pid;
@@ -254,7 +256,7 @@ AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const Gu
       runs = seen.runs;
     }
     if (seen.runs > runs) {
-      throw exits(transfer, agent, seen);
+      throw exits(session, agent, seen);
     }
     const bool same = seen.pid && seen.pid == pid;
     pid = seen.pid;
@@ -266,7 +268,7 @@ AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const Gu
     }
     const bool gone = has_ended(seen) && watch.elapsed() > Milliseconds{1'000};
     if (gone || (deadline.expired() && !seen.pid)) {
-      throw exits(transfer, agent, seen);
+      throw exits(session, agent, seen);
     }
     if (deadline.expired()) {
       break;

@@ -8,8 +8,8 @@
 
 #include "cli/plan.hpp"
 #include "cli/profile.hpp"
+#include "host/sys/error.hpp"
 #include "remote/guest.hpp"
-#include "remote/transfer.hpp"
 
 namespace lumelift {
 
@@ -57,12 +57,15 @@ struct AgentProof {
 /// The time since `before` counts as time the process lived. Waits until launchd's process of this label has written a receipt of its own
 /// and still runs. Throws Error, unproven: "workload-not-injected" (no receipt), "workload-stock" (receipt says stock, with the reason),
 /// "agent-exits" (ends by itself; with its last words), "agent-throttled" (the same again and again: launchd starts it anew).
-[[nodiscard]] AgentProof prove_agent(Guest& guest, Transfer& transfer, const GuestGoal::Agent& agent, const AgentGlimpse& before,
+[[nodiscard]] AgentProof prove_agent(Session& session, Guest& guest, const GuestGoal::Agent& agent, const AgentGlimpse& before,
                                      const sys::Deadline& deadline);
 
 /// The same for a library that writes no receipts: launchd's process has it mapped and lives for a moment. Throws Error,
 /// unproven: "workload-not-injected", "agent-exits", "agent-throttled".
-[[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, Transfer& transfer, const GuestGoal::Agent& agent,
-                                                const std::string& library, const sys::Deadline& deadline);
+[[nodiscard]] AgentProof prove_agent_by_mapping(Session& session, const GuestGoal::Agent& agent, const std::string& library,
+                                                const sys::Deadline& deadline);
+
+/// Notes the end of what the agent printed to its standard error, in whole lines. Throws what read_log() throws.
+void add_last_words(Error& error, Session& session, const GuestGoal::Agent& agent);
 
 }  // namespace lumelift

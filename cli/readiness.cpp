@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/console.hpp"
+#include "cli/proof.hpp"
 #include "host/sys/error.hpp"
 #include "remote/inspect.hpp"
 #include "remote/log.hpp"
@@ -112,8 +113,9 @@ std::optional<std::string> await_ready(GuestLink& link, const GuestGoal::Agent& 
   Watch watch(link, agent, pid, marks);
   const Deadline deadline = Deadline::in(std::chrono::seconds(agent.ready.within_s));
   const auto not_ready = [&](const std::string& why) {
-    return Error(ErrorKind::unproven, "workload-not-ready",
-                 fmt::format("{} runs with the library, but is not ready: {}", agent.label, why));
+    Error error(ErrorKind::unproven, "workload-not-ready", fmt::format("{} runs with the library, but is not ready: {}", agent.label, why));
+    add_last_words(error, link.session(), agent);
+    return error;
   };
   for (Milliseconds pause = first_pause;; pause = std::min(pause * 3 / 2, longest_pause)) {
     if (auto how = watch.look()) {
@@ -124,7 +126,7 @@ std::optional<std::string> await_ready(GuestLink& link, const GuestGoal::Agent& 
       throw not_ready(seen.pid
                           ? fmt::format("its pid {} was replaced by pid {}", pid, *seen.pid)
                           : fmt::format("its process ended{}", seen.last_exit ? fmt::format(" with {}", *seen.last_exit) : std::string()))
-          .fix("see what it printed: lumelift logs VM " + agent.label);
+          .fix("mend what it says; everything was taken back, its logs too");
     }
     if (watch.hopeless()) {
       throw not_ready("its command under 'ready' cannot be run: " + watch.waiting_for())

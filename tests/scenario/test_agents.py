@@ -262,6 +262,16 @@ def test_one_that_crashes_when_unlocked_is_told_with_its_last_words(bare, tmp_pa
     assert bare.snapshot() == bare.pristine
 
 
+def test_last_words_are_the_last_of_a_long_log(bare, tmp_path):
+    path = write_workload(tmp_path / "w", "name: s\nexecutable: { host: ./lab-crash }\narguments: [--chatter]\n")
+    done = run(bare, "unlock", "ci-1", "--workload", path)
+    assert done.rc == 5 and done.error_id == "agent-exits", done
+    said = [line.strip() for line in done.err.splitlines() if line.startswith("  it said: ")]
+    assert said[-1] == "it said: [metal::Device] Unable to construct residency set."
+    assert set(said[:-1]) == {"it said: one of very many lines of a chatty log"} and len(said) < 15
+    assert bare.snapshot() == bare.pristine
+
+
 def test_a_readiness_command_that_is_none_is_not_waited_for(bare, tmp_path):
     path = write_workload(tmp_path / "w", "name: s\nexecutable: { host: ./lab-ignore }\narguments: [--serve]\n"
                                           "ready: { command: [/usr/bin/no-such-tool], within: 600 }\n")
