@@ -353,7 +353,7 @@ class Commands {
         ->check(CLI::IsMember({"pack", "verify", "issue"}));
     evidence_command.add_option("FOLDER", evidence->folder, "Raw outputs (pack), or the bundle")->required();
     evidence_command.add_option("BUNDLE", evidence->bundle, "The bundle to make (pack)");
-    evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; may be repeated")->type_name("KEY=VALUE");
+    evidence_command.add_option("--fact", evidence->facts, "KEY=VALUE for the environment record; again for more")->type_name("KEY=VALUE");
     evidence->local_user = environment("USER").value_or("");
     evidence->local_host = environment("HOSTNAME").value_or("");
     auto compat = std::make_shared<CompatOptions>();

@@ -169,7 +169,7 @@ void add_options(CLI::App& command, BenchOptions& bench) {
 
 void add_options(CLI::App& command, ReportOptions& report) {
   command.add_option("FILE", report.inputs, "llama-bench or MLX-LM results, or folders of them");
-  command.add_option("--arm", report.arms, "ROLE=FILE with host, stock, unlocked or cpu; may be repeated")->type_name("ROLE=FILE");
+  command.add_option("--arm", report.arms, "ROLE=FILE with host, stock, unlocked or cpu; again for more")->type_name("ROLE=FILE");
   command.add_option("--format", report.format, "text, json, csv, markdown or html")
       ->check(CLI::IsMember({"text", "json", "csv", "markdown", "html"}))
       ->default_str("text");

@@ -155,7 +155,7 @@ std::string roff_options(const std::vector<OptionEntry>& entries) {
     }
     const std::string value = argument || entry.value.empty() ? "" : " \\fI" + roff(entry.value) + "\\fR";
     out += fmt::format(".TP\n{}{}\n{}\n", fmt::join(names, ", "), value, roff(sentence(entry.text)));
-    if (entry.repeated && !argument) {
+    if (entry.repeated && !argument && entry.text.find("again for more") == std::string::npos) {
       out += "May be given again.\n";
     }
     if (!entry.default_value.empty()) {
@@ -211,7 +211,7 @@ std::string markdown_table(const std::vector<OptionEntry>& entries) {
     if (entry.required) {
       text += " (required)";
     }
-    if (entry.repeated && !argument) {
+    if (entry.repeated && !argument && entry.text.find("again for more") == std::string::npos) {
       text += " (repeatable)";
     }
     out += fmt::format("| `{}` | {} | {} | {} |\n",
@@ -270,7 +270,9 @@ std::string man_page(const Reference& reference, const CommandEntry& command, co
   out += roff_section("ARGUMENTS", roff_options(command.arguments));
   out += roff_section("OPTIONS", roff_options(command.options));
   if (!whole) {
-    out += roff_section("OPTIONS OF ALL COMMANDS", roff_options(reference.program.options));
+    auto shared = reference.program.options;
+    std::erase_if(shared, [](const OptionEntry& entry) { return entry.names.front() == "-h"; });  // a command has its own
+    out += roff_section("OPTIONS OF ALL COMMANDS", roff_options(shared));
   }
   out += roff_section("EXIT STATUS", roff_exits(command.name));
   if (!command.examples.empty()) {

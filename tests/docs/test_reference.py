@@ -84,6 +84,18 @@ def test_a_man_page_says_what_help_says(made):
     assert "LUMELIFT_KEY" in shown and "auto|always|never" in shown
 
 
+def test_pages_of_commands_that_take_a_program(made):
+    def shown(name):
+        page = subprocess.run(["man", "-E", "ASCII", "-l", str(made / f"man/lumelift-{name}.1")], capture_output=True, text=True, check=True,
+                              env={**os.environ, "MANWIDTH": "200", "LC_ALL": "C"}).stdout
+        return re.sub(r".\x08", "", page)
+    assert "lumelift run VM [OPTIONS] -- CMD ARG..." in shown("run")
+    assert "lumelift explain [VM] [OPTIONS] [-- CMD ARG...]" in shown("explain")
+    assert "lumelift ablate VM [OPTIONS] [-- CMD ARG...]" in shown("ablate")
+    assert "128 + N" in shown("run") and "128 + N" not in shown("copy")
+    assert shown("run").count("-h, --help") == 1
+
+
 def test_the_manual_uses_commands_and_options_that_exist():
     known = {"": set(re.findall(r"--[a-z-]+", subprocess.run([LUMELIFT, "--help"], capture_output=True, text=True, check=True).stdout))}
     for name in commands():
