@@ -17,6 +17,7 @@
 #include "host/sys/children.hpp"
 #include "host/sys/error.hpp"
 #include "host/sys/fd.hpp"
+#include "host/sys/platform.hpp"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 
@@ -93,7 +94,8 @@ class SpawnSetup {
   const std::string& program = command.argv.front();
   if (error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR) {
     throw Error(ErrorKind::failed, "host-tool-missing", fmt::format("cannot run `{}`: {}", program, std::strerror(error)))
-        .fix(fmt::format("install `{}` or put its folder on PATH", program));
+        .fix(on_macos ? fmt::format("put the folder of `{}` on PATH: macOS has it", program)
+                      : "lumelift runs on a Mac; docs/tutorial.md shows how to try it here, in the rehearsal lab");
   }
   throw Error(ErrorKind::failed, "host-no-process", fmt::format("cannot start `{}`: {}", program, std::strerror(error)))
       .fix("the system has no room for another process: end some, then try again");

@@ -125,6 +125,11 @@ def test_no_error_is_a_dead_end(small, tmp_path):
     assert "docs/settings.md" in run(small, "status", cwd=tmp_path).err
 
 
+def test_a_machine_that_is_no_mac_is_told_where_to_try(tmp_path):
+    done = subprocess.run([LUMELIFT, "status"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "rehearsal lab" in done.stderr, done
+
+
 def test_the_two_hyphens_before_a_program(small):
     for command in ("run", "explain", "ablate"):
         done = run(small, command, "ci-1", "ls")
