@@ -81,8 +81,7 @@ std::vector<Vm> all_vms(const Lume& lume) {
     }
   }
   throw error.fix(
-      "check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; a VM that lumelift starts can be "
-      "given "
+      "check that Remote Login is on in the guest and that it does not wait at a disk-encryption prompt; a VM that is started can be given "
       "longer with --timeout");
 }
 
