@@ -130,7 +130,7 @@ def test_a_vm_that_is_off_or_was_never_unlocked_is_red(lab):
 
 def test_a_guest_that_was_booted_before_the_preference_is_red(lab):
     assert run(lab, "rollback", "ci-1").rc == 0
-    time.sleep(3)  # the boot must be older than what two clocks may differ by
+    time.sleep(5)  # the boot must be older than what two clocks of whole seconds may differ by
     assert run(lab, "unlock", "ci-1", "--restart", "never").rc == 0
     assert failed(lab) == ["boot"]
 
