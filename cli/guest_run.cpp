@@ -40,7 +40,10 @@ for line in $(export -p); do
 done
 unset IFS line name
 set +f
-if [ -n "$1" ]; then cd "$1" || exit 126; fi
+if [ -n "$1" ] && ! cd "$1" 2>/dev/null; then
+  printf 'lumelift: the guest has no folder %s that can be entered\n' "$1" >&2
+  exit 126
+fi
 printf '\036%s %s\036' "$2" "$$"
 shift 2
 exec /usr/bin/env "$@")sh";

@@ -200,6 +200,11 @@ def test_a_missing_program_keeps_its_own_status(unlocked):
     assert run(unlocked, "run", "ci-1").error_id == "command-missing"
 
 
+def test_a_folder_that_is_not_there_is_named(lab):
+    done = run(lab, "run", "ci-1", "--stock", "--dir", "no such", "--", "/bin/echo", "never")
+    assert done.rc == 126 and done.out == "" and "lumelift: the guest has no folder /" in done.err and "/no such that can" in done.err, done
+
+
 def test_json_tells_all_of_it(unlocked):
     done = run(unlocked, "--json", "run", "ci-1", "--", "./lab-echo", "both").json
     assert (done["stdout"], done["stderr"], done["status"], done["exit"]) == ("out\n", "err\n", 0, 0), done
