@@ -170,8 +170,18 @@ class Unlock {
     } else {
       whole.notes.emplace_back("the guest does not run, so what would change in it is not known yet");
     }
-    print_plan(console(), whole, guest_known);
+    const auto former = other_promise();
+    if (former) {
+      whole.notes.push_back(fmt::format("profile on record {} → {}", former->name, input_.profile.name));
+    }
+    print_plan(console(), whole, guest_known, former.has_value());
     return 0;
+  }
+
+  /// The profile that the last unlock promised, if it is another one.
+  [[nodiscard]] std::optional<Profile> other_promise() const {
+    auto former = proven_by(operation_.journal->live_runs(view_.vm.name)).profile;
+    return former && *former != input_.profile ? former : std::nullopt;
   }
 
   void apply(const Plan& plan) {
@@ -308,8 +318,7 @@ class Unlock {
     report_.vm_time = operation_.engine->vm_time();
     report_.connections = operation_.link->connections();
     // Nothing may have changed but what is promised.
-    const auto promised = run_ ? std::nullopt : proven_by(operation_.journal->live_runs(view_.vm.name)).profile;
-    if (promised && *promised != input_.profile) {
+    if (!run_ && other_promise()) {
       run_ = operation_.journal->begin(view_.vm.name, "unlock");
     }
     if (run_) {

@@ -8,6 +8,7 @@
 
 #include "cli/engine.hpp"
 #include "cli/unlock_input.hpp"
+#include "cli/verification.hpp"
 #include "cli/vm_name.hpp"
 #include "host/sys/hash.hpp"
 #include "host/sys/platform.hpp"
@@ -21,6 +22,7 @@ using nlohmann::json;
 struct Goal {
   std::string goal, kit;
   std::vector<std::string> labels;  ///< of its agents, in the workload's order
+  Profile profile;
 };
 
 /// Reads each pair of profile and workload once, whoever wants it.
@@ -47,7 +49,7 @@ class Goals {
     }
     try {
       const UnlockInput input = read_unlock_input(context_, vm.profile, workload);
-      Goal goal{goal_digest(input), kit_digest(input), {}};
+      Goal goal{goal_digest(input), kit_digest(input), {}, input.profile};
       if (input.workload) {
         for (const auto& agent : input.workload->agents) {
           goal.labels.push_back(agent.label);
@@ -78,7 +80,7 @@ bool answers(const std::vector<RunRecord>& runs, const Goal& goal) {
       continue;
     }
     if (goal.labels.empty()) {
-      return summary.value("kit", "") == goal.kit;
+      return summary.value("kit", "") == goal.kit && proven_by({*run}).profile == goal.profile;
     }
     std::vector<std::string> labels;
     for (const auto& agent : summary.value("agents", json::array())) {
@@ -114,6 +116,7 @@ void take_steps(VmPlan& plan, const std::string& text) {
     throw Error(ErrorKind::failed, "child-unreadable", fmt::format("the plan for '{}' cannot be read", plan.wanted.name));
   }
   plan.guest_known = object.value("guest_known", false);
+  plan.promises = plan.promises || object.value("changes", false);
   for (const auto& step : object["steps"]) {
     const Step one = step_from_json(step.dump());
     if (std::find(plan.steps.begin(), plan.steps.end(), one) == plan.steps.end()) {
@@ -276,6 +279,9 @@ std::vector<FleetChange> FleetSurvey::changes() const {
     }
     for (const auto& step : plan.steps) {
       add_change(out, plan, step);
+    }
+    if (plan.running && plan.steps.empty()) {
+      out.push_back({vm, "profile", "profile", "another one on record", plan.wanted.profile});
     }
     if (plan.running && plan.guest_known) {
       continue;

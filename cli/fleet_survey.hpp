@@ -60,14 +60,15 @@ struct VmPlan {
   bool off_again = false;  ///< an earlier fleet run switched it on and did not end
   bool recorded = false;   ///< the journal says that what is wanted was done
   bool guest_known = false;
-  bool stops = false;  ///< doing it takes the running VM down
+  bool stops = false;     ///< doing it takes the running VM down
+  bool promises = false;  ///< something changes, be it only the profile on record
   std::vector<Step> steps;
   std::vector<std::string> notes;
   std::optional<StageDone> failure;  ///< it could not be looked at
   std::string goals;                 ///< digests of what is wanted
 
   /// Something is to be done.
-  [[nodiscard]] bool work() const { return !failure && (running ? !steps.empty() : !recorded); }
+  [[nodiscard]] bool work() const { return !failure && (running ? promises : !recorded); }
   /// SHA-256 of all that a plan rests on.
   [[nodiscard]] std::string digest() const;
 };

@@ -161,9 +161,10 @@ std::string UnlockReport::json() const {
   return dumped(object);
 }
 
-void print_plan(Console& console, const Plan& plan, bool guest_known) {
+void print_plan(Console& console, const Plan& plan, bool guest_known, bool promises) {
+  const bool changes = promises || !plan.steps.empty();
   if (console.json()) {
-    json object = {{"schema", 1},        {"vm", plan.vm}, {"dry_run", true}, {"changes", !plan.steps.empty()}, {"guest_known", guest_known},
+    json object = {{"schema", 1},        {"vm", plan.vm}, {"dry_run", true}, {"changes", changes}, {"guest_known", guest_known},
                    {"notes", plan.notes}};
     object["steps"] = json::array();
     for (const auto& step : plan.steps) {
@@ -172,8 +173,7 @@ void print_plan(Console& console, const Plan& plan, bool guest_known) {
     console.result_json(dumped(object));
     return;
   }
-  std::string out =
-      plan.steps.empty() && guest_known ? fmt::format("{}: nothing would change.\n", plan.vm) : fmt::format("{}: would do\n", plan.vm);
+  std::string out = !changes && guest_known ? fmt::format("{}: nothing would change.\n", plan.vm) : fmt::format("{}: would do\n", plan.vm);
   int number = 0;
   for (const auto& step : plan.steps) {
     out += fmt::format("{:>3}. {}\n", ++number, cleaned(described(step)));

@@ -41,7 +41,8 @@ struct UnlockReport {
   [[nodiscard]] std::string json() const;
 };
 
-/// The plan as text or JSON, on stdout. `guest_known` tells whether the guest's part is in it.
-void print_plan(Console& console, const Plan& plan, bool guest_known);
+/// The plan as text or JSON, on stdout. `guest_known` tells whether the guest's part is in it, `promises` that another profile goes on
+/// record, even where nothing else changes.
+void print_plan(Console& console, const Plan& plan, bool guest_known, bool promises);
 
 }  // namespace lumelift

@@ -104,6 +104,21 @@ def test_r126_ten_vms_under_the_limit_never_show_a_third_running_guest(ten, tmp_
     assert without_boots(ten.snapshot()) == without_boots(before)
 
 
+def test_another_profile_is_a_change_once(lab, tmp_path):
+    lab.add_vm("ci-1", running=True, **QUICK)
+    lab.start()
+    assert run(lab, "fleet", "apply", "-f", every(tmp_path)).rc == 0
+    file = every(tmp_path, "defaults: { profile: minimal }\n")
+    assert not run(lab, "--json", "fleet", "status", "-f", file).json["vms"][0]["as_wanted"]
+    plan = run(lab, "--json", "fleet", "plan", "-f", file)
+    assert [(change["resource"], change["after"]) for change in plan.json["resources"]] == [("profile", "minimal")], plan
+    assert run(lab, "fleet", "apply", "-f", file).rc == 0
+    assert run(lab, "--json", "fleet", "plan", "-f", file).json["resources"] == []
+    assert run(lab, "--json", "fleet", "status", "-f", file).json["vms"][0]["as_wanted"]
+    checks = {check["id"]: check["evidence"] for check in run(lab, "--json", "verify", "ci-1").json["checks"]}
+    assert "'minimal'" in checks["answers"], checks
+
+
 def test_what_serves_makes_room_one_at_a_time_and_serves_again(lab, tmp_path):
     for name in ("ci-1", "ci-2"):
         lab.add_vm(name, running=True, **QUICK)
