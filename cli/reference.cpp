@@ -145,6 +145,11 @@ std::string roff_synopsis(const CommandEntry& command) {
   return out;
 }
 
+/// It may be given again, and its own text does not say so.
+bool repeats_unsaid(const OptionEntry& entry) {
+  return entry.repeated && entry.text.find("again for more") == std::string::npos;
+}
+
 std::string roff_options(const std::vector<OptionEntry>& entries) {
   std::string out;
   for (const auto& entry : entries) {
@@ -155,7 +160,7 @@ std::string roff_options(const std::vector<OptionEntry>& entries) {
     }
     const std::string value = argument || entry.value.empty() ? "" : " \\fI" + roff(entry.value) + "\\fR";
     out += fmt::format(".TP\n{}{}\n{}\n", fmt::join(names, ", "), value, roff(sentence(entry.text)));
-    if (entry.repeated && !argument && entry.text.find("again for more") == std::string::npos) {
+    if (!argument && repeats_unsaid(entry)) {
       out += "May be given again.\n";
     }
     if (!entry.default_value.empty()) {
@@ -176,14 +181,14 @@ std::string roff_section(std::string_view title, std::string_view text) {
 std::string_view own_exits(std::string_view command) {
   if (command == "run") return "The program's own status is passed on: 128 + N after signal N, 255 where there was none.";
   if (command == "inspect") return "0: the library can be injected, or the file is none to run. 5: it cannot. 2: a file cannot be read.";
-  if (command == "fleet") return "With plan \\-\\-exit\\-code 2 says that something would change.";
+  if (command == "fleet") return "With plan --exit-code 2 says that something would change.";
   return {};
 }
 
 std::string roff_exits(std::string_view command) {
   std::string out;
   if (const auto own = own_exits(command); !own.empty()) {
-    out += fmt::format("{}\n", own);
+    out += roff(own) + "\n";
   }
   for (const auto& exit : exit_statuses()) {
     out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", exit.status, roff(sentence(exit.meaning)));
@@ -211,7 +216,7 @@ std::string markdown_table(const std::vector<OptionEntry>& entries) {
     if (entry.required) {
       text += " (required)";
     }
-    if (entry.repeated && !argument && entry.text.find("again for more") == std::string::npos) {
+    if (!argument && repeats_unsaid(entry)) {
       text += " (repeatable)";
     }
     out += fmt::format("| `{}` | {} | {} | {} |\n",
