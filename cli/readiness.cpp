@@ -126,7 +126,7 @@ std::optional<std::string> await_ready(GuestLink& link, const GuestGoal::Agent& 
       throw not_ready(seen.pid
                           ? fmt::format("its pid {} was replaced by pid {}", pid, *seen.pid)
                           : fmt::format("its process ended{}", seen.last_exit ? fmt::format(" with {}", *seen.last_exit) : std::string()))
-          .fix("mend what it says; everything was taken back, its logs too");
+          .fix("mend what it says");
     }
     if (watch.hopeless()) {
       throw not_ready("its command under 'ready' cannot be run: " + watch.waiting_for())
